@@ -1,0 +1,166 @@
+"""JSON for payloads, arguments and results: what goes in comes out, or is refused with its place.
+
+Only what JSON itself knows: None, bool, int, float, str, list and dict with text keys. Tuples pass
+and come back as lists. Whoever reads annotations may turn more into these before, and back after.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from .errors import NotSerializable
+
+
+def encode(value: Any, what: str = "payload") -> str:
+    """The value as compact JSON text. `what` names the value in errors.
+
+    Raises NotSerializable with the place of the first thing that JSON cannot carry.
+    """
+    try:
+        text = _encode(value)
+        if not text.isascii():
+            text.encode()  # lone surrogates are no text that a store could keep
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refusal(value, what, error) from None
+    # The encoder writes keys such as 1, None or True as text in silence. They always look like
+    # this; real text may look so too, so look at the value itself before refusing it.
+    if _ODD_KEY.search(text) and (found := _offender(value, what)):
+        raise NotSerializable(found)
+    return text
+
+
+def decode(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError when it is none."""
+    return _decode(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_ODD_KEY = re.compile(r'"(?:-?\d[\d.e+\-]*|true|false|null)":')
+_PLAIN_KEY = re.compile(r"[^\W\d]\w{0,59}")
+_DEEPEST = 500
+
+_REMEDIES = {
+    "datetime": "give text, such as value.isoformat()",
+    "date": "give text, such as value.isoformat()",
+    "time": "give text, such as value.isoformat()",
+    "timedelta": "give a number, such as value.total_seconds()",
+    "Decimal": "give text, such as str(value)",
+    "UUID": "give text, such as str(value)",
+    "PosixPath": "give text, such as str(value)",
+    "WindowsPath": "give text, such as str(value)",
+    "bytes": "give text, such as base64.b64encode(value).decode()",
+    "bytearray": "give text, such as base64.b64encode(value).decode()",
+    "set": "give a list, such as sorted(value)",
+    "frozenset": "give a list, such as sorted(value)",
+    "generator": "give a list, such as list(value)",
+    "coroutine": "await it first, or make the function `async def`",
+}
+_OTHERWISE = "give None, numbers, text, lists or dicts with text keys"
+
+
+def _refusal(value: Any, what: str, error: Exception) -> NotSerializable:
+    return NotSerializable(_offender(value, what) or f"{what} is not JSON ({error}); {_OTHERWISE}")
+
+
+def _offender(value: Any, what: str) -> str | None:
+    """What is wrong with the first thing in `value` that is not JSON, with its place."""
+    above: list[tuple[int, Iterator[tuple[str, Any]]]] = []
+    ahead = iter([(what, value)])
+    holder = 0
+    while True:
+        place, item = next(ahead, ("", _END))
+        if item is _END and not above:
+            return None
+        if item is _END:
+            holder, ahead = above.pop()
+            continue
+        if wrong := _wrong(item, place):
+            return wrong
+        if not isinstance(item, (dict, list, tuple)):
+            continue
+        above.append((holder, ahead))
+        if len(above) > _DEEPEST or id(item) in (key for key, _ in above):
+            return f"{what} is nested too deeply, or contains itself; give a flatter value"
+        holder, ahead = id(item), _inside(item, place)
+
+
+_END = object()
+
+
+def _inside(item: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(item, dict):
+        return ((_step(place, key), each) for key, each in item.items())
+    return ((f"{place}[{n}]", each) for n, each in enumerate(item))
+
+
+def _step(place: str, key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key):
+        return f"{place}.{key}"
+    return f"{place}[{_short(key)}]"
+
+
+def _wrong(item: Any, place: str) -> str | None:
+    if isinstance(item, str):
+        return _wrong_text(item, place)
+    if isinstance(item, float) and not (float("-inf") < item < float("inf")):
+        return f"{place} is {float(item)}, a number that JSON does not have; give None or text"
+    if isinstance(item, dict):
+        return next((w for key in item if (w := _wrong_key(key, place))), None)
+    if isinstance(item, int):
+        return _wrong_integer(item, place)
+    if item is None or isinstance(item, (float, list, tuple)):
+        return None
+    name = type(item).__name__
+    remedy = _REMEDIES.get(name, _OTHERWISE)
+    return f"{place} is {_article(name)} {name}, which JSON does not know; {remedy}"
+
+
+def _wrong_text(item: str, place: str) -> str | None:
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        return (
+            f"{place} is {_short(item)}, text with a lone surrogate; it has no UTF-8 form. "
+            "A file name that is not UTF-8 can travel as os.fsencode(name).hex()"
+        )
+    return None
+
+
+def _wrong_integer(item: int, place: str) -> str | None:
+    try:
+        int.__repr__(item)
+    except ValueError:
+        return f"{place} is an integer with too many digits; give text, such as hex(value)"
+    return None
+
+
+def _wrong_key(key: Any, place: str) -> str | None:
+    if isinstance(key, str):
+        return _wrong_text(key, f"a key of {place}")
+    name = type(key).__name__
+    return (
+        f"{place} has the key {_short(key)}, {_article(name)} {name}; keys in JSON are text, "
+        "give str(key) or a list of pairs"
+    )
+
+
+def _short(value: Any) -> str:
+    try:
+        text = ascii(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _article(name: str) -> str:
+    return "an" if name[:1] in "aeiouAEIO" else "a"
