@@ -1,0 +1,188 @@
+-- The statements about jobs on SQLite. Parameters by position: they are the hot path.
+
+-- name: insert_job
+-- A trigger files it under ready or sched, so one statement is the whole transaction.
+insert into _sloth_job
+    (lane, state, priority, due, base, created, claimed, finished, fence, worker,
+     max_attempts, timeout, payload)
+values (?1, 0, ?2, ?3, ?4, ?5, ?5, ?5, ?5 * 1000, ?5 * 1000, ?6, ?7, ?8)
+
+-- name: insert_numbered_job
+-- The same for many at once, whose ids we choose because executemany() tells none.
+insert into _sloth_job
+    (lane, state, priority, due, base, created, claimed, finished, fence, worker,
+     max_attempts, timeout, payload, id)
+values (?1, 0, ?2, ?3, ?4, ?5, ?5, ?5, ?5 * 1000, ?5 * 1000, ?6, ?7, ?8, ?9)
+
+-- name: last_job
+select coalesce(max(id), 0) from _sloth_job
+
+-- name: any_ready
+select 1 from _sloth_ready where lane = ?1 limit 1
+
+-- name: first_sched
+select due from _sloth_sched where lane = ?1 order by due limit 1
+
+-- name: due_jobs
+select lane, priority, due, id from _sloth_sched
+where lane = ?1 and due <= ?2 order by due, id limit ?3
+
+-- name: insert_ready
+insert into _sloth_ready (lane, priority, due, id) values (?1, ?2, ?3, ?4)
+
+-- name: insert_sched
+insert into _sloth_sched (lane, priority, due, id, base) values (?1, ?2, ?3, ?4, ?5)
+
+-- name: unsched
+delete from _sloth_sched where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
+
+-- name: heads
+select r.lane, r.priority, r.due, r.id, j.attempts, j.fence, j.max_attempts, j.timeout, j.created,
+       j.payload
+from _sloth_ready r join _sloth_job j on j.id = r.id
+where r.lane = ?1 order by r.priority, r.due, r.id limit ?2
+
+-- name: unready
+delete from _sloth_ready where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
+
+-- name: unready_upto
+delete from _sloth_ready where lane = ?1 and (priority, due, id) <= (?2, ?3, ?4)
+
+-- name: insert_running
+insert into _sloth_running (id, lane, attempt, fence, holder, worker, claimed, lease, until)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+
+-- name: end_lease
+delete from _sloth_running where id = ?1 and fence = ?2 and holder = ?3
+
+-- name: extend_lease
+update _sloth_running set until = ?4 where id = ?1 and fence = ?2 and holder = ?3
+
+-- name: hand_over
+update _sloth_running set holder = ?4 where id = ?1 and fence = ?2 and holder = ?3
+
+-- name: end_job
+-- The attempt succeeded. The error of an earlier one stays: it is the last there was.
+update _sloth_job
+set state = 2, claimed = ?2, finished = ?3, attempts = ?4, fence = ?5, worker = ?6, result = ?7,
+    message = ?8
+where id = ?1
+
+-- name: end_attempt
+-- The attempt ended in another way: again later, or for good.
+update _sloth_job
+set state = ?2, claimed = ?3, finished = ?4, attempts = ?5, fence = ?6, worker = ?7,
+    result = coalesce(?8, result), error = coalesce(?9, error), due = ?10, base = ?11,
+    message = coalesce(?12, message)
+where id = ?1
+
+-- name: job_policy
+-- What is needed to judge the end of an attempt.
+select j.lane, j.priority, j.due, j.attempts, coalesce(j.max_attempts, q.max_attempts), q.base, q.cap
+from _sloth_job j join _sloth_lane l on l.id = j.lane join _sloth_queue q on q.id = l.queue
+where j.id = ?1
+
+-- name: last_event
+select coalesce(max(n), 1) from _sloth_event where job = ?1
+
+-- name: insert_event
+insert into _sloth_event (job, n, kind, at, attempt, worker, reason, detail)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+
+-- name: holders
+-- scan: one row per live lease
+-- Everybody who holds a lease, with what is needed to ask the kernel about them.
+-- And the workers in whose name they do.
+select h.id, h.kind, h.lock, h.device, h.inode, h.boot, h.machine, h.pid, h.started, h.pidns, h.label,
+       h.worker
+from _sloth_holder h
+where h.id in (select holder from _sloth_running union select worker from _sloth_running)
+
+-- name: first_expiry
+-- scan: one row per live lease
+select min(until) from _sloth_running
+
+-- name: leases_of
+-- scan: one row per live lease
+select id, lane, attempt, fence, holder, worker, claimed, until from _sloth_running where holder = ?1
+
+-- name: silent_leases
+-- scan: one row per live lease
+-- Leases that ran out in this boot.
+select r.id, r.lane, r.attempt, r.fence, r.holder, r.worker, r.claimed, r.until
+from _sloth_running r join _sloth_holder h on h.id = r.holder
+where r.until < ?1 and h.boot = ?2
+
+-- name: job
+select j.id, q.name, l.kind, l.task,
+       case when r.id is null then j.state else 1 end,
+       -j.priority, j.due, j.created,
+       coalesce(r.claimed, case when j.attempts > 0 then j.claimed end),
+       case when j.state > 1 then j.finished end,
+       coalesce(r.attempt, j.attempts), coalesce(j.max_attempts, q.max_attempts), j.timeout,
+       h.label, j.payload, j.result, j.error, j.message
+from _sloth_job j
+join _sloth_lane l on l.id = j.lane
+join _sloth_queue q on q.id = l.queue
+left join _sloth_running r on r.id = j.id
+left join _sloth_holder h
+    on h.id = coalesce(r.worker, case when j.attempts > 0 then j.worker end)
+where j.id = ?1
+
+-- name: job_state
+-- A cheap look for those who wait: the state of a job, running told as queued.
+select state from _sloth_job where id = ?1
+
+-- name: running_ids
+-- scan: one row per live lease
+select r.id from _sloth_running r join _sloth_lane l on l.id = r.lane
+where (?1 is null or l.queue = ?1) order by r.claimed, r.id limit ?2
+
+-- name: ready_ids
+select id from _sloth_ready where lane = ?1 order by priority, due, id limit ?2
+
+-- name: ready_keys
+select priority, due, id from _sloth_ready where lane = ?1 order by priority, due, id limit ?2
+
+-- name: sched_keys
+select due, priority, id from _sloth_sched where lane = ?1 order by due, id limit ?2
+
+-- name: ended_keys
+select finished, id from _sloth_job
+where lane = ?1 and state = ?2 and state > 1 order by finished desc limit ?3
+
+-- name: count_ready
+select count(*) from _sloth_ready where lane = ?1
+
+-- name: count_sched
+select count(*) from _sloth_sched where lane = ?1
+
+-- name: count_running
+-- scan: one row per live lease
+select count(*) from _sloth_running where lane = ?1
+
+-- name: count_ended
+select state, count(*) from _sloth_job where lane = ?1 and state > 1 group by state
+
+-- name: record
+-- The packed part of the history.
+select j.state, j.created, j.claimed, j.finished, j.attempts, j.message, hj.label,
+       r.attempt, r.claimed, hr.label
+from _sloth_job j
+left join _sloth_running r on r.id = j.id
+left join _sloth_holder hj on hj.id = j.worker
+left join _sloth_holder hr on hr.id = r.worker
+where j.id = ?1
+
+-- name: events
+select e.n, e.kind, e.at, e.attempt, h.label, e.reason, e.detail
+from _sloth_event e left join _sloth_holder h on h.id = e.worker
+where e.job = ?1 order by e.n
+
+-- name: sched_behind
+-- scan: the clock was set back, which is rare
+-- Delays that were asked for under a later clock.
+select lane, priority, due, id, base from _sloth_sched where base > ?1
+
+-- name: rebase_job
+update _sloth_job set due = ?2, base = ?3 where id = ?1

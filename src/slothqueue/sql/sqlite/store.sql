@@ -1,0 +1,68 @@
+-- The store itself: its names, its queues, its holders.
+
+-- name: schema_version
+select version, name, checksum, breaking from _sloth_migration order by version
+
+-- name: record_migration
+insert into _sloth_migration (version, name, checksum, breaking, applied_at)
+values (?1, ?2, ?3, ?4, ?5)
+
+-- name: get_meta
+select value from _sloth_meta where key = ?1
+
+-- name: set_meta
+insert into _sloth_meta (key, value) values (?1, ?2)
+on conflict (key) do update set value = excluded.value
+
+-- name: queue
+select id, lease, max_attempts, base, cap from _sloth_queue where name = ?1
+
+-- name: queue_of_lane
+select q.lease, q.max_attempts, q.base, q.cap
+from _sloth_lane l join _sloth_queue q on q.id = l.queue where l.id = ?1
+
+-- name: insert_queue
+insert into _sloth_queue (name, lease, max_attempts, base, cap, created)
+values (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: update_queue
+update _sloth_queue set lease = ?2, max_attempts = ?3, base = ?4, cap = ?5 where id = ?1
+
+-- name: record_queue_change
+insert into _sloth_queue_change (queue, at, detail) values (?1, ?2, ?3)
+
+-- name: queue_changes
+-- scan: a row per change of options
+select at, detail from _sloth_queue_change where queue = ?1 order by n
+
+-- name: lane
+select id from _sloth_lane where queue = ?1 and kind = ?2 and task = ?3
+
+-- name: insert_lane
+insert into _sloth_lane (queue, kind, task) values (?1, ?2, ?3)
+
+-- name: lanes
+-- scan: a row per queue and task
+select l.id, q.id, q.name, l.kind, l.task
+from _sloth_lane l join _sloth_queue q on q.id = l.queue order by l.id
+
+-- name: insert_holder
+insert into _sloth_holder
+    (id, worker, kind, label, lock, device, inode, boot, machine, pid, started, pidns, since, tells)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+on conflict (id) do nothing
+
+-- name: live_workers
+-- scan: a row per holder
+select id, kind, lock, device, inode, boot, machine, pid, started, pidns, label, worker, since, tells
+from _sloth_holder where ended is null
+
+-- name: tell_holder
+update _sloth_holder set tells = ?2 where id = ?1
+
+-- name: end_holder
+update _sloth_holder set ended = ?2 where id = ?1 and ended is null
+
+-- name: drop_helper
+-- A child or a shim that holds nothing is nobody's history: attempts name the worker.
+delete from _sloth_holder where id = ?1 and worker <> id

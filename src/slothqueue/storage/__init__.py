@@ -1,0 +1,1 @@
+"""Where jobs are kept: what a store must do, and the engines that do it."""

@@ -1,0 +1,182 @@
+"""What the features ask of an engine. SQLite is the first; nothing above here knows which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ..clock import Clock, Millis
+from ..models import NewJob, Policy
+from ..waiting import Bell
+
+T = TypeVar("T")
+
+Tx = Any
+"""An open transaction, as the engine's verbs take it: a cursor."""
+
+Row = tuple[Any, ...]
+
+
+class Claimed(NamedTuple):
+    """One job taken, as the claim left it."""
+
+    id: int
+    lane: int
+    attempt: int
+    fence: int
+    holder: int
+    worker: int
+    claimed: Millis
+    lease: Millis | None
+    timeout: Millis | None
+    payload: str
+
+
+class Held(NamedTuple):
+    """One live lease, as the store has it: enough to end it."""
+
+    id: int
+    lane: int
+    attempt: int
+    fence: int
+    holder: int
+    worker: int
+    claimed: Millis
+    until: Millis | None = None
+
+
+class Holder(NamedTuple):
+    """One process that may hold leases: who it is, and how to ask the kernel whether it lives."""
+
+    id: int
+    kind: str
+    lock: str
+    device: int
+    inode: int
+    boot: str
+    machine: str
+    pid: int
+    started: int
+    pidns: int
+    label: str
+    worker: int = 0
+    """The worker that started it; itself, for a worker."""
+
+
+class Terms(NamedTuple):
+    """On what terms a job is taken: who holds it, in whose name, and until when if the lease ends."""
+
+    holder: int
+    worker: int
+    lease: Millis | None
+    until: Millis | None
+
+
+class Settlement(NamedTuple):
+    """What the end of one attempt writes: everything is decided before it is carried out."""
+
+    held: Held
+    state: int
+    attempts: int
+    now: Millis
+    due: Millis | None
+    base: Millis | None
+    result: str | None
+    error: str | None
+    message: str | None
+    events: tuple[tuple[str, str | None, str | None], ...]
+
+
+class JobVerbs(Protocol):
+    """What an engine does with jobs. Each verb runs inside the transaction that it is given."""
+
+    def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int: ...
+    def add_many(self, tx: Tx, jobs: Sequence[NewJob], now: Millis, base: Millis) -> list[int]: ...
+    def any_due(self, tx: Tx, lanes: Iterable[int], now: Millis) -> bool: ...
+    def next_due(self, tx: Tx, lanes: Iterable[int]) -> Millis | None: ...
+    def promote(self, tx: Tx, lanes: Iterable[int], now: Millis) -> int: ...
+    def claim(
+        self,
+        tx: Tx,
+        lanes: Sequence[int],
+        limit: int,
+        now: Millis,
+        terms_of: Callable[[int], Terms],
+    ) -> list[Claimed]: ...
+    def complete(self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None) -> bool: ...
+    def settle(self, tx: Tx, settlement: Settlement) -> bool: ...
+    def policy(self, tx: Tx, job: int) -> Row | None: ...
+    def extend(self, tx: Tx, held: Held, until: Millis) -> bool: ...
+    def hand_over(self, tx: Tx, held: Held, holder: int) -> bool: ...
+    def holders(self, tx: Tx) -> list[Holder]: ...
+    def leases_of(self, tx: Tx, holder: int) -> list[Held]: ...
+    def silent(self, tx: Tx, awake: Millis, boot: str) -> list[Held]: ...
+    def first_expiry(self, tx: Tx) -> Millis | None: ...
+    def get(self, tx: Tx, job: int) -> Row | None: ...
+    def state(self, tx: Tx, job: int) -> int | None: ...
+    def find(self, tx: Tx, lanes: Sequence[int], queue: int | None, state: str | None, limit: int) -> list[Row]: ...
+    def counts(self, tx: Tx, lanes: Iterable[int]) -> dict[str, int]: ...
+    def record(self, tx: Tx, job: int) -> Row | None: ...
+    def events(self, tx: Tx, job: int) -> list[Row]: ...
+    def rebase(self, tx: Tx, base: Millis) -> int: ...
+
+
+class NameVerbs(Protocol):
+    """What an engine does with queues, lanes and holders."""
+
+    def bind(self, tx: Tx) -> str: ...
+    def meta(self, tx: Tx, key: str) -> str | None: ...
+    def set_meta(self, tx: Tx, key: str, value: str) -> None: ...
+    def queue(self, tx: Tx, name: str) -> tuple[int, Policy] | None: ...
+    def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int: ...
+    def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None: ...
+    def policy_of_lane(self, tx: Tx, lane: int) -> Policy: ...
+    def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None: ...
+    def lanes(self, tx: Tx) -> list[Row]: ...
+    def add_holder(self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None) -> None: ...
+    def tell_holder(self, tx: Tx, holder: int, tells: str | None) -> None: ...
+    def live_holders(self, tx: Tx) -> list[Row]: ...
+    def end_holder(self, tx: Tx, holder: int, now: Millis) -> None: ...
+    def drop_helper(self, tx: Tx, holder: int) -> None: ...
+
+
+class Store(Protocol):
+    """One store: a file or a database. `jobs` and `names` are its verbs."""
+
+    clock: Clock
+    bell: Bell
+    jobs: JobVerbs
+    names: NameVerbs
+    bound: bool
+    """Whether somebody else ends the transaction."""
+
+    def write(
+        self,
+        work: Callable[[Tx], T],
+        *,
+        durable: bool = True,
+        tell: bool = True,
+        single: bool = False,
+    ) -> T:
+        """Run work in one write transaction and commit; nothing stays if it raises.
+
+        `durable` says whether the commit must survive a power cut before this returns, `tell` whether
+        others are woken by it, `single` that work is one statement, a transaction by itself.
+        """
+        ...
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        """Run work on a reader. Takes no write lock."""
+        ...
+
+    def look(self, work: Callable[[Tx], T]) -> T:
+        """Like read(), on the writer's own connection when that is free: cheaper, and as harmless."""
+        ...
+
+    def watch(self) -> Any:
+        """What rings the bell when others commit, when somebody dies, when the clock jumps."""
+        ...
+
+    def file(self, job: int, attempt: int, fence: int) -> str:
+        """Where the output of an attempt is kept: a path without its ending."""
+        ...

@@ -1,0 +1,132 @@
+"""A store inside a transaction that somebody else ends."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import StoreBusy, WrongState
+from . import migrate
+from .base import Tx
+from .sqlite_errors import is_busy, translate
+
+if TYPE_CHECKING:
+    from .sqlite import SqliteStore
+
+T = TypeVar("T")
+
+
+class BoundStore:
+    """A store inside a transaction that somebody else ends: the caller's own connection, or ours."""
+
+    def __init__(self, store: SqliteStore, tx: Tx, *, foreign: sqlite3.Connection | None) -> None:
+        self.store, self.tx, self.foreign = store, tx, foreign
+        self.clock, self.bell = store.clock, store.bell
+        self.jobs, self.names, self.file = store.jobs, store.names, store.file
+        self.bound = True
+
+    def write(
+        self,
+        work: Callable[[Tx], T],
+        *,
+        durable: bool = True,
+        tell: bool = True,
+        single: bool = False,
+    ) -> T:
+        """Run work in the caller's transaction: all of it or nothing, and the caller commits."""
+        with self._translated():
+            self._join()
+            self.tx.execute("savepoint _sloth")
+            try:
+                value = work(self.tx)
+            except BaseException:
+                self.tx.execute("rollback to _sloth")
+                self.tx.execute("release _sloth")
+                raise
+            self.tx.execute("release _sloth")
+            return value
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        with self._translated():
+            return work(self.tx)
+
+    look = read
+
+    def ring(self) -> None:
+        """Nobody is told before the caller has committed."""
+
+    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+        """A statement of the caller's own, on the same connection."""
+        with self._translated():
+            return self.tx.connection.execute(sql, parameters)  # type: ignore[no-any-return]
+
+    def _join(self) -> None:
+        """Begin as Python would for this connection, and set the file up if nobody has."""
+        if self.foreign is None:
+            return
+        if not self.foreign.in_transaction and self.foreign.isolation_level is not None:
+            self.tx.execute("begin immediate")
+        for script in migrate.pending(self.tx, self.store.path):
+            migrate.apply(self.tx, script, self.clock.wall())
+            self.names.bind(self.tx)
+
+    def check_file(self) -> None:
+        with self._translated():
+            rows = self.tx.execute("pragma database_list").fetchall()
+        file = next((row[2] for row in rows if row[1] == "main"), "")
+        if not file or os.path.realpath(file) != os.path.realpath(self.store.path):
+            raise WrongState(
+                f"this connection is on {file or 'a database in memory'}, the store on "
+                f"{self.store.path}: only rows of one file can commit together"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if is_busy(error) and self.foreign is not None:
+                raise StoreBusy(
+                    f"{self.store.path} is locked, or was written since your transaction began to "
+                    "read. Roll back and begin again, with BEGIN IMMEDIATE."
+                ) from error
+            raise translate(error, self.store.path) from error
+
+
+class Joined:
+    """The callers' own connections that we have been given, as long as somebody else holds them.
+
+    A connection cannot be referred to weakly, so they are kept, and let go once only we hold them.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[sqlite3.Connection] = []
+
+    def add(self, connection: sqlite3.Connection) -> None:
+        if not any(kept is connection for kept in self.open()):
+            self._kept.append(connection)
+
+    def open(self) -> list[sqlite3.Connection]:
+        """Those that are still in use."""
+        # Held by the list, the name and the call: whatever is more is somebody else's.
+        self._kept = [kept for kept in self._kept if sys.getrefcount(kept) > 3 and _is_open(kept)]
+        return self._kept
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.in_transaction  # noqa: B018  # raises if it was closed
+        return bool(connection.total_changes >= 0)
+    except sqlite3.ProgrammingError as error:
+        return "closed" not in str(error)
+
+
+def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A cursor that gives plain tuples, whatever the connection's owner prefers."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor

@@ -1,0 +1,64 @@
+"""Makes commits survive a power cut: one flush of the write-ahead log covers every commit before it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+
+class Flusher:
+    """Flushes one log through a descriptor of its own.
+
+    The log may be opened and closed freely, unlike the database and its `-shm`.
+    """
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+        self._inode = 0
+        self._flushed = 0
+        self._lost = 0
+
+    def flush(self, commit: int, newest: Callable[[], int]) -> None:
+        """Return when this commit is on the disk; `newest` tells the number of the latest one.
+
+        Raises OSError if the disk did not confirm it. A failed flush is final for every commit that it
+        covered: the kernel reports it once, and a second try would lie.
+        """
+        with self._lock:  # whoever waited here may find that its commit was covered meanwhile
+            if self._flushed < commit:
+                covered = newest()
+                try:
+                    self._sync()
+                except OSError:
+                    self._lost = covered
+                    raise
+                finally:
+                    self._flushed = covered
+            elif commit <= self._lost:
+                raise OSError("an earlier flush of the log failed")
+
+    def _sync(self) -> None:
+        inode = os.stat(self._log).st_ino
+        if self._descriptor is None or inode != self._inode:
+            self._close()
+            self._descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+            self._inode = os.fstat(self._descriptor).st_ino
+        if sys.platform == "darwin":
+            fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)  # fsync() stops at the drive's cache
+        else:
+            os.fdatasync(self._descriptor)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def close(self) -> None:
+        """Give back the descriptor; the next flush opens it again."""
+        with self._lock:
+            self._close()

@@ -1,0 +1,531 @@
+"""A store in one SQLite file: who may write when, what is durable when, and what an error means.
+
+* One write connection per process and handle; callers take turns. Readers come from a small pool.
+* Commits are made with `synchronous=NORMAL`; with `durability="full"` the write-ahead log is flushed
+  through a descriptor of our own *after* the write lock is free and before the caller goes on, so
+  nobody queues behind a disk. One flush covers every commit before it.
+* SQLite 3.7.0 to 3.51.2 can damage a log that one connection checkpoints while another writes
+  (https://sqlite.org/wal.html#walresetbug). So automatic checkpoints are off; we checkpoint while
+  another connection of ours holds the write lock.
+* The database file and its `-shm` are never opened except by SQLite: closing any other descriptor of
+  theirs would drop all its locks in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..clock import Clock
+from ..errors import StoreBusy, StoreUnavailable, WrongState
+from ..waiting import Bell, BellFile
+from . import filesystem, migrate
+from .base import Tx
+from .bound import BoundStore, Joined, own_cursor
+from .flushing import Flusher
+from .forking import stores
+from .sqlite_errors import cannot_create, cannot_open, corrupt, is_busy, translate
+from .sqlite_jobs import SqliteJobs
+from .sqlite_names import SqliteNames
+
+if TYPE_CHECKING:
+    from .outlook import Outlook
+
+T = TypeVar("T")
+
+FLOOR = (3, 37, 0)
+PAGES_BETWEEN_CHECKPOINTS = 2_000
+LOG_LIMIT = 64 * 1024 * 1024
+_PAGE_SIZE = 2_048  # a commit writes whole pages: a quarter less time than with 4,096
+_opening = threading.Lock()
+
+
+def wal_fault(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite can damage its log when it checkpoints and writes at the same moment."""
+    fixed = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    return version >= (3, 7, 0) and not fixed
+
+
+class SqliteStore:
+    """One file. Opens on first use; every method may be called from any thread."""
+
+    name = "sqlite"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock,
+        durability: str = "full",
+        patience: float = 30.0,
+        allow_unsafe_fs: bool = False,
+        say: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self.live, self.logs = self.path + "-live", self.path + "-logs"
+        self.clock, self.patience = clock, patience
+        self.durability, self.allow_unsafe_fs, self.say = durability, allow_unsafe_fs, say
+        self.jobs, self.names = SqliteJobs(), SqliteNames()
+        self.bell, self.bell_file = Bell(), BellFile(self.live)
+        self.bound = False
+        self.broken: str | None = None
+        self._joined = Joined()
+        self._at_fork: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
+        self._start()
+        stores.add(self)
+
+    def _start(self) -> None:
+        """The state of a handle that has no connection yet; also that of a forked child."""
+        self._turn = threading.Lock()
+        self._owner = 0
+        self._writer: sqlite3.Connection | None = None
+        self._keeper: sqlite3.Connection | None = None
+        self._tx: sqlite3.Cursor | None = None
+        self._pool = threading.Condition()
+        self._readers: list[sqlite3.Connection] = []
+        self._reading = 0
+        self._pages = self._changes = self.commits = 0
+        self._flusher = Flusher(self.path + "-wal")
+        self._checked = False
+        self._crossing: str | None = None
+
+    # ---- writing ------------------------------------------------------------------------------
+
+    def write(
+        self,
+        work: Callable[[Tx], T],
+        *,
+        durable: bool = True,
+        tell: bool = True,
+        single: bool = False,
+    ) -> T:
+        """Run work in one write transaction; see `Store.write`.
+
+        `single` says that work is one statement, which is a transaction by itself.
+        """
+        self._take_turn()
+        try:
+            tx = self._tx or self._open_writer()
+            try:
+                if single:
+                    value = self._patiently(work, tx)
+                else:
+                    self._patiently(_begin, tx)
+                    value = work(tx)
+                    tx.execute("commit")
+            except BaseException as error:
+                self._undo(tx)
+                if isinstance(error, sqlite3.Error):
+                    raise translate(error, self.path) from error
+                raise
+            commit = self._committed(tx)
+        finally:
+            self._owner = 0
+            self._turn.release()
+        self._after(commit, durable, tell)
+        return value
+
+    @contextmanager
+    def transaction(self) -> Iterator[BoundStore]:
+        """A transaction for the caller's own statements and ours; commits at the end of the block."""
+        self._take_turn()
+        try:
+            tx = self._tx or self._open_writer()
+            try:
+                self._patiently(_begin, tx)
+                yield BoundStore(self, tx, foreign=None)
+                tx.execute("commit")
+            except BaseException as error:
+                self._undo(tx)
+                if isinstance(error, sqlite3.Error):
+                    raise translate(error, self.path) from error
+                raise
+            commit = self._committed(tx)
+        finally:
+            self._owner = 0
+            self._turn.release()
+        self._after(commit, True, True)
+
+    def _after(self, commit: int, durable: bool, tell: bool) -> None:
+        if tell:
+            self.ring()
+        if durable and self.durability == "full":
+            try:
+                self._flusher.flush(commit, lambda: self.commits)
+            except OSError as error:
+                raise StoreUnavailable(
+                    f"{self.path}: what was asked for is in the file, but the disk did not confirm it "
+                    f"({error}). It may be lost in a power cut. Check the disk."
+                ) from error
+
+    def ring(self) -> None:
+        """Wake everybody who waits for a commit: in this process and in all others."""
+        self.bell.ring()
+        self.bell_file.ring()
+
+    def _take_turn(self) -> None:
+        if not self._turn.acquire(blocking=False):
+            if self._owner == threading.get_ident():
+                raise WrongState(
+                    "this thread is inside sloth.transaction(): use the tx that it gave, such as "
+                    "tx.queue(...).enqueue(...), so that all commit together"
+                )
+            if not self._turn.acquire(timeout=self.patience):
+                raise StoreBusy(
+                    f"another thread of this program has held a transaction on {self.path} open for "
+                    f"more than {self.patience:g} s. Nothing was changed. Commit sooner."
+                )
+        self._owner = threading.get_ident()
+
+    def _patiently(self, action: Callable[[sqlite3.Cursor], T], tx: sqlite3.Cursor) -> T:
+        """Do it as soon as the write lock is free. SQLite's own waiting sleeps long and is unfair."""
+        try:
+            return action(tx)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+        until, pause = time.monotonic() + self.patience, 0.00005
+        while True:
+            time.sleep(pause)
+            try:
+                return action(tx)
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > until:
+                    raise
+            pause = min(pause * 1.3, 0.005)
+
+    def _undo(self, tx: sqlite3.Cursor) -> None:
+        """Roll back. SQLite may have done so by itself, and that must not hide the first error."""
+        try:
+            if tx.connection.in_transaction:
+                tx.execute("rollback")
+        except sqlite3.Error:
+            self._drop_connections()
+
+    # ---- the log --------------------------------------------------------------------------------
+
+    def _committed(self, tx: sqlite3.Cursor) -> int:
+        changes = tx.connection.total_changes
+        self.commits += 1
+        self._pages += 4 + (changes - self._changes) // 8  # a fair guess of what the log has grown by
+        self._changes = changes
+        if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
+            self._checkpoint(tx)
+        return self.commits
+
+    def _checkpoint(self, tx: sqlite3.Cursor) -> None:
+        """Copy the log into the file, so that the next writer starts it afresh.
+
+        We hold the write lock meanwhile, so nobody can reset the log under the checkpoint. A failure
+        loses nothing: the log stays and the next checkpoint copies it.
+        """
+        self._pages = 0
+        try:
+            if self._keeper is None:
+                self._keeper = self._connect()
+            tx.execute("begin immediate")
+            self._keeper.execute("pragma wal_checkpoint(passive)").fetchall()
+            tx.execute("rollback")
+        except sqlite3.Error:
+            self._undo(tx)
+
+    def log_bytes(self) -> int:
+        """The size of the write-ahead log."""
+        try:
+            return os.stat(self.path + "-wal").st_size
+        except OSError:
+            return 0
+
+    # ---- reading --------------------------------------------------------------------------------
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        """Run work on one consistent view of the store."""
+        return self._with_reader(lambda tx: _in_view(tx, work))
+
+    def look(self, work: Callable[[Tx], T]) -> T:
+        """Run one or two cheap statements, on the writer's warm connection if nobody uses it."""
+        if self._tx is None or not self._turn.acquire(blocking=False):
+            return self._with_reader(work)
+        self._owner = threading.get_ident()
+        try:
+            return work(self._tx)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._owner = 0
+            self._turn.release()
+
+    def _with_reader(self, work: Callable[[Tx], T]) -> T:
+        connection = self._borrow()
+        healthy = False
+        try:
+            value = self._patiently(work, connection.cursor())
+            healthy = True
+            return value
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._give_back(connection, healthy)
+
+    def _borrow(self) -> sqlite3.Connection:
+        self._refuse_if_broken()
+        with self._pool:
+            self._reading += 1
+            if self._readers:
+                return self._readers.pop()
+        try:
+            self._check_once()
+            connection = self._connect()
+            connection.execute("pragma query_only=on")
+            return connection
+        except BaseException as error:
+            self._give_back(None, False)
+            if isinstance(error, sqlite3.Error):
+                raise translate(error, self.path) from error
+            raise
+
+    def _give_back(self, connection: sqlite3.Connection | None, healthy: bool) -> None:
+        with self._pool:
+            self._reading -= 1
+            if connection is not None and healthy and len(self._readers) < 4:
+                self._readers.append(connection)
+                connection = None
+            self._pool.notify_all()
+        if connection is not None:
+            connection.close()
+
+    # ---- opening and closing ----------------------------------------------------------------------
+
+    def _open_writer(self) -> sqlite3.Cursor:
+        self._refuse_if_broken()
+        self._check_once()
+        try:
+            self._writer = self._connect()
+            self._tx = self._writer.cursor()
+            self._changes = self._writer.total_changes
+            return self._tx
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        connection = sqlite3.connect(
+            f"file:{name}?mode=rw",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        level = "full" if self.durability == "strict" else "normal"
+        connection.execute(f"pragma synchronous={level}")
+        connection.execute("pragma wal_autocheckpoint=0")
+        return connection
+
+    def _check_once(self) -> None:
+        """Make sure, before the first statement, that this is a store and that it is ours to use."""
+        if self._checked:
+            return
+        with _opening:
+            if self._checked:
+                return
+            self._check_place()
+            self._create_file()
+            try:
+                self._set_up()
+            except sqlite3.Error as error:
+                raise translate(error, self.path) from error
+            self._checked = True
+
+    def _check_place(self) -> None:
+        if sqlite3.sqlite_version_info < FLOOR:
+            raise StoreUnavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed. Use a newer "
+                "Python or system."
+            )
+        if os.path.isdir(self.path) or not os.path.isdir(os.path.dirname(self.path)):
+            raise cannot_open(self.path, StoreUnavailable("no such place"))
+        if not self.allow_unsafe_fs and (warning := filesystem.check(self.path)):
+            self.say(warning)
+
+    def _create_file(self) -> None:
+        """A new file is private to its owner; SQLite gives the same mode to what it puts beside it."""
+        try:
+            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise cannot_create(self.path, error) from error
+        os.close(descriptor)
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)  # or a power cut may take the name of the file
+        finally:
+            os.close(folder)
+
+    def _set_up(self) -> None:
+        """Switch to WAL and bring the schema up to date. Many may do so at the same moment."""
+        connection = self._connect()
+        tx = connection.cursor()
+        try:
+            if not self._patiently(_read_header, tx):
+                tx.execute(f"pragma page_size={_PAGE_SIZE}")
+            self._check_length(tx)
+            mode = self._patiently(lambda tx: tx.execute("pragma journal_mode=wal").fetchone(), tx)
+            if mode[0] != "wal":
+                raise StoreUnavailable(
+                    f"{self.path} cannot use a write-ahead log here (it stays in {mode[0]} mode). Put "
+                    "it on a local disk."
+                )
+            tx.execute(f"pragma journal_size_limit={LOG_LIMIT}")
+            self._migrate(tx)
+        finally:
+            connection.close()
+
+    def _migrate(self, tx: sqlite3.Cursor) -> None:
+        while self._patiently(lambda tx: migrate.pending(tx, self.path), tx):
+            try:
+                self._patiently(_begin, tx)
+                for script in migrate.pending(tx, self.path):
+                    migrate.apply(tx, script, self.clock.wall())
+                self.names.bind(tx)
+                tx.execute("commit")
+            except BaseException:
+                self._undo(tx)
+                raise
+
+    def _check_length(self, tx: sqlite3.Cursor) -> None:
+        """A file that was cut short opens without a word; with an empty log we can tell."""
+        pages = self._patiently(lambda tx: tx.execute("pragma page_count").fetchone(), tx)[0]
+        size = tx.execute("pragma page_size").fetchone()[0]
+        found = os.stat(self.path).st_size
+        if found < pages * size and self.log_bytes() == 0:
+            raise corrupt(self.path, f"it is cut short: {found} bytes of {pages * size}")
+
+    def _refuse_if_broken(self) -> None:
+        if self.broken:
+            raise WrongState(self.broken)
+
+    def _drop_connections(self) -> None:
+        for connection in (*self._readers, self._keeper, self._writer):
+            if connection is not None:
+                connection.close()
+        self._readers, self._keeper, self._writer, self._tx = [], None, None, None
+
+    def close(self) -> None:
+        """Give back all connections. The handle opens again when it is used again."""
+        if not self._turn.acquire(timeout=self.patience):
+            raise StoreBusy(f"a thread of this program still has a transaction on {self.path} open")
+        try:
+            if self._tx is not None and self.log_bytes() > PAGES_BETWEEN_CHECKPOINTS * 4096:
+                self._checkpoint(self._tx)
+            with self._pool:
+                self._pool.wait_for(lambda: not self._reading, timeout=self.patience)
+                self._drop_connections()
+        finally:
+            self._turn.release()
+        self._flusher.close()
+        self.bell_file.close()
+
+    def file(self, job: int, attempt: int, fence: int) -> str:
+        return os.path.join(self.logs, f"{job}-{attempt}-{fence}")
+
+    # ---- other people's connections ---------------------------------------------------------------
+
+    def within(self, connection: Any) -> BoundStore:
+        """The same store through the caller's own connection; the caller commits."""
+        if not isinstance(connection, sqlite3.Connection):
+            raise WrongState(
+                f"within() takes a sqlite3.Connection on {self.path}, not "
+                f"{type(connection).__name__}"
+            )
+        self._refuse_if_broken()
+        bound = BoundStore(self, own_cursor(connection), foreign=connection)
+        bound.check_file()
+        self._joined.add(connection)
+        return bound
+
+    # ---- waiting and forking ------------------------------------------------------------------
+
+    def watch(self) -> Outlook:
+        """What rings our bell when others commit, when somebody dies, when the clock jumps."""
+        from .outlook import Outlook
+
+        self._check_once()
+        return Outlook(self, self._connect, self._wait_out)
+
+    def _wait_out(self, connection: sqlite3.Connection) -> None:
+        """Return when whoever is committing now has done so, or after a bounded wait."""
+        tx = connection.cursor()
+        self._patiently(_begin, tx)
+        tx.execute("rollback")
+
+    def at_fork(self, before: Callable[[], None], after: Callable[[bool], None]) -> None:
+        """Have these called before a fork and after it; `after` is told whether this is the child."""
+        self._at_fork.append((before, after))
+
+    def before_fork(self) -> None:
+        """No connection may cross a fork: wait for those in use, close all, open again later."""
+        for before, _ in self._at_fork:
+            before()
+        self._crossing = self._why_not_to_fork()
+        if self._crossing is None:
+            self._drop_connections()
+
+    def _why_not_to_fork(self) -> str | None:
+        if self._owner == threading.get_ident() or not self._turn.acquire(timeout=10):
+            return "while a transaction on it was open"
+        with self._pool:
+            if self._reading and not self._pool.wait_for(lambda: not self._reading, timeout=10):
+                return "while a thread was reading from it"
+        return "while a connection given to within() was open" if self._joined.open() else None
+
+    def after_fork(self, *, child: bool) -> None:
+        crossing, self._crossing = self._crossing, None
+        if child:
+            self._begin_anew(crossing)
+        elif self._turn.locked() and self._owner != threading.get_ident():
+            self._turn.release()
+        for _, after in self._at_fork:
+            after(child)
+
+    def _begin_anew(self, crossing: str | None) -> None:
+        if crossing is not None:
+            # Closing them here would drop locks of the parent, so they are kept for good.
+            _kept_open.append((self._writer, self._keeper, self._readers))
+            self.broken = (
+                f"this process was forked {crossing}, so {self.path} cannot be used in it: its locks "
+                "would not hold. Fork before, or start the child as a new program."
+            )
+        self._flusher.close()
+        self.bell_file.close()
+        self.bell = Bell()
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({self.path!r}, durability={self.durability!r})"
+
+
+_kept_open: list[Any] = []
+
+
+def _begin(tx: sqlite3.Cursor) -> None:
+    tx.execute("begin immediate")
+
+
+def _read_header(tx: sqlite3.Cursor) -> bool:
+    """Whether the file has any content; raises if it is not a database."""
+    return bool(tx.execute("pragma schema_version").fetchone()[0])
+
+
+def _in_view(tx: sqlite3.Cursor, work: Callable[[Tx], T]) -> T:
+    tx.execute("begin")
+    try:
+        return work(tx)
+    finally:
+        tx.execute("rollback")

@@ -1,0 +1,96 @@
+"""SQLite's errors in our words: what happened, to which file, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+
+from ..errors import (
+    SlothError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+
+
+def code(error: sqlite3.Error) -> int:
+    """The primary result code, 0 when the error has none (https://sqlite.org/rescode.html)."""
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return code(error) in (_BUSY, _LOCKED)
+
+
+def translate(error: sqlite3.Error, path: str) -> SlothError:
+    """The typed error for what SQLite said; the caller keeps the cause."""
+    number = code(error)
+    if number in (_BUSY, _LOCKED):
+        return StoreBusy(
+            f"{path} is locked by another program, and stayed so for longer than the wait. Nothing "
+            "was changed. Close the program that holds a transaction open, or try again."
+        )
+    if number == _FULL or (number == _IOERR and _disk_is_full(path)):
+        return StoreFull(
+            f"the disk of {path} is full. Nothing was changed; what was confirmed before is kept. "
+            "Free some space and try again."
+        )
+    if number == _READONLY:
+        return read_only(path)
+    if number in (_CORRUPT, _NOTADB):
+        return corrupt(path, str(error))
+    if number == _CANTOPEN:
+        return cannot_open(path, error)
+    return StoreUnavailable(f"{path}: {error}. `sloth status --db {path}` tells whether it can be used.")
+
+
+def read_only(path: str) -> StoreReadOnly:
+    return StoreReadOnly(
+        f"{path} or its directory may not be written. Give this user write permission on both, or "
+        "choose another place with --db or SLOTH_DB."
+    )
+
+
+def corrupt(path: str, why: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} is not a usable database: {why}. It was not touched. Restore it from a backup, or "
+        "name another file."
+    )
+
+
+def cannot_open(path: str, error: Exception) -> SlothError:
+    """Look at the path for the reason; SQLite only says that it could not."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        return StoreUnavailable(f"{path} is a directory. Name a file in it, such as {path}/work.db.")
+    if not os.path.isdir(folder):
+        return StoreUnavailable(f"the directory {folder} does not exist. Create it: mkdir -p {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK) or (
+        os.path.exists(path) and not os.access(path, os.W_OK)
+    ):
+        return read_only(path)
+    return StoreUnavailable(
+        f"{path} cannot be opened: {error}. Check its permissions and the limit of open files "
+        "(ulimit -n)."
+    )
+
+
+def cannot_create(path: str, error: OSError) -> SlothError:
+    """The file is not there and cannot be made."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return read_only(path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"the disk of {path} is full. Free some space and try again.")
+    return cannot_open(path, error)
+
+
+def _disk_is_full(path: str) -> bool:
+    try:
+        return os.statvfs(os.path.dirname(os.path.abspath(path))).f_bavail < 16
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,91 @@
+"""Queues, lanes and holders on SQLite."""
+
+from __future__ import annotations
+
+from ..clock import Millis
+from ..models import Policy
+from .base import Holder, Row, Tx
+from .statements import load
+
+SQL = load("sqlite")
+
+
+class SqliteNames:
+    """See `storage.base.NameVerbs`."""
+
+    def bind(self, tx: Tx) -> str:
+        """Give a new store an id of its own, or read the one that it has."""
+        import os
+
+        found = tx.execute(SQL["get_meta"], ("store",)).fetchone()
+        if found:
+            return str(found[0])
+        made = os.urandom(8).hex()
+        tx.execute(SQL["set_meta"], ("store", made))
+        return made
+
+    def meta(self, tx: Tx, key: str) -> str | None:
+        found = tx.execute(SQL["get_meta"], (key,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def set_meta(self, tx: Tx, key: str, value: str) -> None:
+        tx.execute(SQL["set_meta"], (key, value))
+
+    # ---- queues and lanes -----------------------------------------------------------------------
+
+    def queue(self, tx: Tx, name: str) -> tuple[int, Policy] | None:
+        row = tx.execute(SQL["queue"], (name,)).fetchone()
+        return row and (row[0], _policy(row[1:]))
+
+    def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int:
+        values = (name, policy.lease, policy.max_attempts, policy.base, policy.cap, now)
+        return int(tx.execute(SQL["insert_queue"], values).lastrowid)
+
+    def change_queue(
+        self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str
+    ) -> None:
+        values = (queue, policy.lease, policy.max_attempts, policy.base, policy.cap)
+        tx.execute(SQL["update_queue"], values)
+        tx.execute(SQL["record_queue_change"], (queue, now, detail))
+
+    def queue_changes(self, tx: Tx, queue: int) -> list[Row]:
+        return tx.execute(SQL["queue_changes"], (queue,)).fetchall()  # type: ignore[no-any-return]
+
+    def policy_of_lane(self, tx: Tx, lane: int) -> Policy:
+        return _policy(tx.execute(SQL["queue_of_lane"], (lane,)).fetchone())
+
+    def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None:
+        row = tx.execute(SQL["lane"], (queue, kind, task)).fetchone()
+        if row is None and make:
+            return int(tx.execute(SQL["insert_lane"], (queue, kind, task)).lastrowid)
+        return row and int(row[0])
+
+    def lanes(self, tx: Tx) -> list[Row]:
+        return tx.execute(SQL["lanes"]).fetchall()  # type: ignore[no-any-return]
+
+    # ---- holders ----------------------------------------------------------------------------------
+
+    def add_holder(
+        self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None
+    ) -> None:
+        h = holder
+        values = (h.id, h.worker, h.kind, h.label, h.lock, h.device, h.inode, h.boot, h.machine)
+        tx.execute(SQL["insert_holder"], (*values, h.pid, h.started, h.pidns, now, tells))
+
+    def tell_holder(self, tx: Tx, holder: int, tells: str | None) -> None:
+        tx.execute(SQL["tell_holder"], (holder, tells))
+
+    def live_holders(self, tx: Tx) -> list[Row]:
+        """Rows of Holder, with `since` and `tells` behind."""
+        return tx.execute(SQL["live_workers"]).fetchall()  # type: ignore[no-any-return]
+
+    def end_holder(self, tx: Tx, holder: int, now: Millis) -> None:
+        tx.execute(SQL["end_holder"], (holder, now))
+
+    def drop_helper(self, tx: Tx, holder: int) -> None:
+        tx.execute(SQL["drop_helper"], (holder,))
+
+
+def _policy(row: Row) -> Policy:
+    lease, max_attempts, base, cap = row
+    return Policy(max_attempts=max_attempts, base=base, cap=cap, lease=lease)
