@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from .errors import NotSerializable
@@ -41,9 +41,20 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
+def _make_encode() -> Callable[[Any], str]:
+    """The standard encoder, made once: `JSONEncoder.encode` makes its C half anew for every call."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+    )
+    make = getattr(json.encoder, "c_make_encoder", None)
+    text = getattr(json.encoder, "encode_basestring", None)
+    if make is None or text is None:
+        return encoder.encode
+    pieces = make(None, encoder.default, text, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode = _make_encode()
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 _ODD_KEY = re.compile(r'"(?:-?\d[\d.e+\-]*|true|false|null)":')
 _PLAIN_KEY = re.compile(r"[^\W\d]\w{0,59}")

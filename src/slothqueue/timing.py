@@ -43,7 +43,9 @@ def _millis(duration: Duration, what: str) -> float:
         raise ValueError(f"{what} is {duration!r}; give seconds or text such as '10m'")
     if isinstance(duration, dt.timedelta):
         return duration.total_seconds() * 1000
-    if isinstance(duration, (int, float)):
+    if isinstance(duration, int):
+        return duration * 1000
+    if isinstance(duration, float):
         if not math.isfinite(duration):
             raise ValueError(f"{what} must be a finite number of seconds, and is {duration!r}")
         return duration * 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..clock import Clock, Millis
@@ -28,6 +28,7 @@ class Claimed(NamedTuple):
     worker: int
     claimed: Millis
     lease: Millis | None
+    until: Millis | None
     timeout: Millis | None
     payload: str
 
@@ -72,6 +73,22 @@ class Terms(NamedTuple):
     until: Millis | None
 
 
+class Glance(NamedTuple):
+    """What one look at a lane tells: is a job ready, when is the next one due, how long are leases."""
+
+    ready: int | None
+    next_due: Millis | None
+    lease: Millis | None
+
+    def due(self, now: Millis) -> bool:
+        """Whether there is anything to claim."""
+        return self.ready is not None or self.late(now)
+
+    def late(self, now: Millis) -> bool:
+        """Whether scheduled jobs have come due and are still to be filed under ready."""
+        return self.next_due is not None and self.next_due <= now
+
+
 class Settlement(NamedTuple):
     """What the end of one attempt writes: everything is decided before it is carried out."""
 
@@ -91,9 +108,10 @@ class JobVerbs(Protocol):
     """What an engine does with jobs. Each verb runs inside the transaction that it is given."""
 
     def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int: ...
-    def add_many(self, tx: Tx, jobs: Sequence[NewJob], now: Millis, base: Millis) -> list[int]: ...
-    def any_due(self, tx: Tx, lanes: Iterable[int], now: Millis) -> bool: ...
-    def next_due(self, tx: Tx, lanes: Iterable[int]) -> Millis | None: ...
+    def add_many(
+        self, tx: Tx, job: NewJob, payloads: Sequence[str], now: Millis, base: Millis
+    ) -> list[int]: ...
+    def glance(self, tx: Tx, lane: int) -> Glance: ...
     def promote(self, tx: Tx, lanes: Iterable[int], now: Millis) -> int: ...
     def claim(
         self,
@@ -103,7 +121,13 @@ class JobVerbs(Protocol):
         now: Millis,
         terms_of: Callable[[int], Terms],
     ) -> list[Claimed]: ...
+    def claim_lane(
+        self, tx: Tx, lane: int, limit: int, now: Millis, terms_of: Callable[[Millis | None], Terms]
+    ) -> list[Claimed]: ...
     def complete(self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None) -> bool: ...
+    def complete_many(
+        self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis
+    ) -> set[int]: ...
     def settle(self, tx: Tx, settlement: Settlement) -> bool: ...
     def policy(self, tx: Tx, job: int) -> Row | None: ...
     def extend(self, tx: Tx, held: Held, until: Millis) -> bool: ...
@@ -114,11 +138,19 @@ class JobVerbs(Protocol):
     def first_expiry(self, tx: Tx) -> Millis | None: ...
     def get(self, tx: Tx, job: int) -> Row | None: ...
     def state(self, tx: Tx, job: int) -> int | None: ...
-    def find(self, tx: Tx, lanes: Sequence[int], queue: int | None, state: str | None, limit: int) -> list[Row]: ...
-    def counts(self, tx: Tx, lanes: Iterable[int]) -> dict[str, int]: ...
+    def find(
+        self,
+        tx: Tx,
+        lanes: Sequence[int],
+        queue: int | None,
+        state: str | None,
+        limit: int,
+        now: Millis,
+    ) -> list[Row]: ...
+    def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[str, int]: ...
     def record(self, tx: Tx, job: int) -> Row | None: ...
     def events(self, tx: Tx, job: int) -> list[Row]: ...
-    def rebase(self, tx: Tx, base: Millis) -> int: ...
+    def rebase(self, tx: Tx, base: Millis, wall: Millis) -> int: ...
 
 
 class NameVerbs(Protocol):
@@ -130,7 +162,6 @@ class NameVerbs(Protocol):
     def queue(self, tx: Tx, name: str) -> tuple[int, Policy] | None: ...
     def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int: ...
     def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None: ...
-    def policy_of_lane(self, tx: Tx, lane: int) -> Policy: ...
     def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None: ...
     def lanes(self, tx: Tx) -> list[Row]: ...
     def add_holder(self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None) -> None: ...
@@ -157,11 +188,13 @@ class Store(Protocol):
         durable: bool = True,
         tell: bool = True,
         single: bool = False,
+        lazy: bool = False,
     ) -> T:
         """Run work in one write transaction and commit; nothing stays if it raises.
 
         `durable` says whether the commit must survive a power cut before this returns, `tell` whether
-        others are woken by it, `single` that work is one statement, a transaction by itself.
+        others are woken by it, `single` that work is one statement, a transaction by itself; `lazy` that it reads first
+        and may find nothing to write: then no lock is taken, and work may be called twice.
         """
         ...
 
@@ -171,6 +204,10 @@ class Store(Protocol):
 
     def look(self, work: Callable[[Tx], T]) -> T:
         """Like read(), on the writer's own connection when that is free: cheaper, and as harmless."""
+        ...
+
+    def want(self) -> None:
+        """Somebody is about to sleep: the next commit anywhere must ring. Look once more after this."""
         ...
 
     def watch(self) -> Any:

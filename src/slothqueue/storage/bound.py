@@ -36,6 +36,7 @@ class BoundStore:
         durable: bool = True,
         tell: bool = True,
         single: bool = False,
+        lazy: bool = False,
     ) -> T:
         """Run work in the caller's transaction: all of it or nothing, and the caller commits."""
         with self._translated():
@@ -51,7 +52,14 @@ class BoundStore:
             return value
 
     def read(self, work: Callable[[Tx], T]) -> T:
+        """Run work in the caller's transaction. Sets a file up that has no tables of ours yet."""
         with self._translated():
+            try:
+                return work(self.tx)
+            except sqlite3.OperationalError as error:
+                if self.foreign is None or "no such table: _sloth" not in str(error):
+                    raise
+            self._join()
             return work(self.tx)
 
     look = read

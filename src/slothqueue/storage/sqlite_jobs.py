@@ -7,11 +7,12 @@ or of later. The shape was chosen by measurement, see docs/design.md.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..clock import Millis
-from ..models import QUEUED, NewJob
-from .base import Claimed, Held, Holder, Row, Settlement, Terms, Tx
+from ..models import DONE, QUEUED, STATES, NewJob
+from .base import Claimed, Glance, Held, Holder, Row, Settlement, Terms, Tx
 from .statements import load
 
 SQL = load("sqlite")
@@ -27,36 +28,23 @@ class SqliteJobs:
     def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int:
         return int(tx.execute(SQL["insert_job"], _values(job, now, base)).lastrowid)
 
-    def add_many(self, tx: Tx, jobs: Sequence[NewJob], now: Millis, base: Millis) -> list[int]:
+    def add_many(
+        self, tx: Tx, job: NewJob, payloads: Sequence[str], now: Millis, base: Millis
+    ) -> list[int]:
         first = tx.execute(SQL["last_job"]).fetchone()[0] + 1
-        ids = list(range(first, first + len(jobs)))
-        values = ((*_values(job, now, base), id) for job, id in zip(jobs, ids))
-        tx.executemany(SQL["insert_numbered_job"], values)
-        return ids
+        values = _values(job, now, base)[:-1]
+        tx.execute(SQL["insert_jobs"], (*values, json.dumps(list(payloads)), first))
+        return list(range(first, first + len(payloads)))
 
     # ---- claim --------------------------------------------------------------------------------------
 
-    def any_due(self, tx: Tx, lanes: Iterable[int], now: Millis) -> bool:
-        execute = tx.execute
-        for lane in lanes:
-            if execute(SQL["any_ready"], (lane,)).fetchone():
-                return True
-            due = execute(SQL["first_sched"], (lane,)).fetchone()
-            if due and due[0] <= now:
-                return True
-        return False
-
-    def next_due(self, tx: Tx, lanes: Iterable[int]) -> Millis | None:
-        found = [tx.execute(SQL["first_sched"], (lane,)).fetchone() for lane in lanes]
-        return min((row[0] for row in found if row), default=None)
+    def glance(self, tx: Tx, lane: int) -> Glance:
+        return Glance(*tx.execute(SQL["glance"], (lane,)).fetchone())
 
     def promote(self, tx: Tx, lanes: Iterable[int], now: Millis) -> int:
         """File due jobs under ready, a slice per lane; how many there were."""
         moved = 0
         for lane in lanes:
-            first = tx.execute(SQL["first_sched"], (lane,)).fetchone()
-            if first is None or first[0] > now:
-                continue
             rows = tx.execute(SQL["due_jobs"], (lane, now, SLICE)).fetchall()
             tx.executemany(SQL["insert_ready"], rows)
             tx.executemany(SQL["unsched"], rows)
@@ -72,21 +60,39 @@ class SqliteJobs:
         terms_of: Callable[[int], Terms],
     ) -> list[Claimed]:
         """Take the first jobs of these lanes in start order; `terms_of` is asked once for each."""
-        self.promote(tx, lanes, now)
         heads = self._heads(tx, lanes, limit)
+        floor = now * 1000  # a fence grows at every claim, whatever was restored or revived
+        claimed = [_claimed(head, floor, now, terms_of(head[0])) for head in heads]
+        tx.executemany(SQL["insert_running"], [one[:9] for one in claimed])
+        tx.executemany(SQL["unready"], [head[:4] for head in heads])
+        return claimed
+
+    def claim_lane(
+        self, tx: Tx, lane: int, limit: int, now: Millis, terms_of: Callable[[Millis | None], Terms]
+    ) -> list[Claimed]:
+        """Take the first jobs of one lane, all on the same terms; `terms_of` is told the queue's lease.
+
+        Reads first, so that a transaction which finds nothing takes no lock.
+        """
+        heads = self._heads(tx, [lane], limit)
+        if self._is_late(tx, lane, heads, now):
+            self.promote(tx, [lane], now)
+            heads = self._heads(tx, [lane], limit)
         if not heads:
             return []
-        self._unready(tx, heads, single=len(lanes) == 1)
-        floor = now * 1000  # a fence grows at every claim, whatever was restored or revived
-        claimed, running = [], []
-        for lane, _, _, id, attempts, fence, _, timeout, _, payload in heads:
-            fence = max(fence + 1, floor)
-            holder, worker, lease, until = terms_of(lane)
-            key = (id, lane, attempts + 1, fence, holder, worker, now)
-            running.append((*key, lease, until))
-            claimed.append(Claimed(*key, lease, timeout, payload))
-        tx.executemany(SQL["insert_running"], running)
+        floor, terms = now * 1000, terms_of(heads[0][-1])
+        claimed = [_claimed(head, floor, now, terms) for head in heads]
+        if len(heads) == 1:
+            tx.execute(SQL["insert_running"], claimed[0][:9])
+            tx.execute(SQL["unready"], heads[0][:4])
+        else:
+            tx.execute(SQL["run_heads"], (lane, limit, floor, *terms[:2], now, *terms[2:]))
+            tx.execute(SQL["unready_upto"], heads[-1][:4])
         return claimed
+
+    def _is_late(self, tx: Tx, lane: int, heads: Sequence[Row], now: Millis) -> bool:
+        due = heads[0][-2] if heads else self.glance(tx, lane).next_due
+        return due is not None and due <= now
 
     def _heads(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Row]:
         if len(lanes) == 1:
@@ -94,22 +100,18 @@ class SqliteJobs:
         each = (tx.execute(SQL["heads"], (lane, limit)).fetchall() for lane in lanes)
         return heapq.nsmallest(limit, (row for rows in each for row in rows), key=_start_order)
 
-    def _unready(self, tx: Tx, heads: Sequence[Row], *, single: bool) -> None:
-        if len(heads) == 1 or not single:
-            tx.executemany(SQL["unready"], [head[:4] for head in heads])
-        else:
-            tx.execute(SQL["unready_upto"], heads[-1][:4])
-
     # ---- the end of an attempt ------------------------------------------------------------------------
 
     def complete(
         self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None
     ) -> bool:
-        if not tx.execute(SQL["end_lease"], (held.id, held.fence, held.holder)).rowcount:
-            return False
-        values = (held.id, held.claimed, now, held.attempt, held.fence, held.worker, result, message)
-        tx.execute(SQL["end_job"], values)
-        return True
+        id, _, attempt, fence, holder, worker, claimed, _ = held
+        values = (id, claimed, now, attempt, fence, worker, holder, result, message)
+        return bool(tx.execute(SQL["complete"], values).rowcount)
+
+    def complete_many(self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis) -> set[int]:
+        values = (json.dumps(fences), now, holder)
+        return {row[0] for row in tx.execute(SQL["complete_many"], values).fetchall()}
 
     def settle(self, tx: Tx, settlement: Settlement) -> bool:
         """Carry out a verdict; False, and nothing done, if the lease is no longer the latest."""
@@ -120,9 +122,9 @@ class SqliteJobs:
         due = due if s.due is None else s.due
         values = (held.id, s.state, held.claimed, s.now, s.attempts, held.fence, held.worker)
         tx.execute(SQL["end_attempt"], (*values, s.result, s.error, due, s.base, s.message))
-        if s.state == QUEUED and due > s.now:
+        if s.state == QUEUED and s.due is not None and due > s.now:
             tx.execute(SQL["insert_sched"], (lane, priority, due, held.id, s.base))
-        elif s.state == QUEUED:
+        elif s.state == QUEUED:  # what is only given back was due, whatever the clock says by now
             tx.execute(SQL["insert_ready"], (lane, priority, due, held.id))
         self._tell(tx, s)
         return True
@@ -173,48 +175,58 @@ class SqliteJobs:
         return None if row is None else int(row[0])
 
     def find(
-        self, tx: Tx, lanes: Sequence[int], queue: int | None, state: str | None, limit: int
+        self,
+        tx: Tx,
+        lanes: Sequence[int],
+        queue: int | None,
+        state: str | None,
+        limit: int,
+        now: Millis,
     ) -> list[Row]:
         """Rows as of get(): running first, then waiting in start order, then ended, newest first."""
         ids: list[int] = []
         if state in (None, "running"):
             ids += [row[0] for row in tx.execute(SQL["running_ids"], (queue, limit)).fetchall()]
         if state in (None, "queued"):
-            ids += self._merged(tx, "ready_keys", lanes, limit - len(ids))
-            ids += self._merged(tx, "sched_keys", lanes, limit - len(ids))
-        if state not in ("running", "queued"):
-            ids += self._ended(tx, lanes, state, limit - len(ids))
+            ids += self._due_ids(tx, lanes, limit - len(ids), now)
+            ids += self._later_ids(tx, lanes, limit - len(ids), now)
+        if state in ("failed", "cancelled"):
+            ids += self._dead(tx, lanes, STATES.index(state), limit)
+        elif state in (None, "done"):
+            number = None if state is None else DONE
+            found = tx.execute(SQL["ended_ids"], (number, queue, limit - len(ids))).fetchall()
+            ids += [row[0] for row in found]
         rows = (self.get(tx, id) for id in ids)
         return [row for row in rows if row is not None]
 
-    def _merged(self, tx: Tx, statement: str, lanes: Sequence[int], limit: int) -> list[int]:
-        if limit <= 0:
-            return []
-        each = [tx.execute(SQL[statement], (lane, limit)).fetchall() for lane in lanes]
-        return [key[-1] for key in heapq.nsmallest(limit, (key for keys in each for key in keys))]
+    def _due_ids(self, tx: Tx, lanes: Sequence[int], limit: int, now: Millis) -> list[int]:
+        """Start order, those that the next claim will file under ready included."""
+        keys: list[Row] = []
+        for lane in lanes:
+            keys += tx.execute(SQL["ready_keys"], (lane, limit)).fetchall()
+            keys += [row[1:] for row in tx.execute(SQL["due_jobs"], (lane, now, SLICE)).fetchall()]
+        return [id for _, _, id in heapq.nsmallest(limit, keys)]
 
-    def _ended(self, tx: Tx, lanes: Sequence[int], state: str | None, limit: int) -> list[int]:
-        if limit <= 0:
-            return []
-        numbers = [2, 3, 4] if state is None else [{"done": 2, "failed": 3, "cancelled": 4}[state]]
-        keys = [
-            key
-            for lane in lanes
-            for number in numbers
-            for key in tx.execute(SQL["ended_keys"], (lane, number, limit)).fetchall()
-        ]
-        return [id for _, id in heapq.nlargest(limit, keys)]
+    def _later_ids(self, tx: Tx, lanes: Sequence[int], limit: int, now: Millis) -> list[int]:
+        each = (tx.execute(SQL["later_keys"], (lane, now, limit)).fetchall() for lane in lanes)
+        return [id for _, _, id in heapq.nsmallest(limit, (key for keys in each for key in keys))]
 
-    def counts(self, tx: Tx, lanes: Iterable[int]) -> dict[str, int]:
+    def _dead(self, tx: Tx, lanes: Sequence[int], state: int, limit: int) -> list[int]:
+        each = [tx.execute(SQL["dead_keys"], (lane, state, limit)).fetchall() for lane in lanes]
+        return [id for _, id in heapq.nlargest(limit, (key for keys in each for key in keys))]
+
+    def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[str, int]:
         """How many jobs are in each state; `scheduled` are those of queued that wait for a moment."""
         total = dict.fromkeys(("queued", "scheduled", "running", "done", "failed", "cancelled"), 0)
         for lane in lanes:
-            waiting = tx.execute(SQL["count_sched"], (lane,)).fetchone()[0]
-            total["scheduled"] += waiting
+            waiting, later = tx.execute(SQL["count_sched"], (lane, now)).fetchone()
+            running = tx.execute(SQL["count_running"], (lane,)).fetchone()[0]
+            total["scheduled"] += later
             total["queued"] += waiting + tx.execute(SQL["count_ready"], (lane,)).fetchone()[0]
-            total["running"] += tx.execute(SQL["count_running"], (lane,)).fetchone()[0]
-            for state, count in tx.execute(SQL["count_ended"], (lane,)).fetchall():
-                total[("queued", "running", "done", "failed", "cancelled")[state]] += count
+            total["running"] += running
+        for lane, state, count in tx.execute(SQL["count_ended"]).fetchall():
+            if lane in lanes:
+                total[STATES[state]] += count
         return total
 
     def record(self, tx: Tx, job: int) -> Row | None:
@@ -225,18 +237,28 @@ class SqliteJobs:
 
     # ---- clocks ---------------------------------------------------------------------------------------------
 
-    def rebase(self, tx: Tx, base: Millis) -> int:
+    def rebase(self, tx: Tx, base: Millis, wall: Millis) -> int:
         """The wall clock was set back: delays asked for before that must not grow by it."""
-        rows = tx.execute(SQL["sched_behind"], (base + 100,)).fetchall()
-        moved = [(lane, priority, due + base - old, id, base) for lane, priority, due, id, old in rows]
+        rows = tx.execute(SQL["sched_behind"], (base, wall)).fetchall()
+        moved = []
+        for lane, priority, due, id, old, asked in rows:
+            later = min(due + min(base - old, 0), wall + due - asked)
+            moved.append((lane, priority, later, id, base, later - (due - asked)))
         tx.executemany(SQL["unsched"], [row[:4] for row in rows])
-        tx.executemany(SQL["insert_sched"], moved)
-        tx.executemany(SQL["rebase_job"], [(id, due, base) for _, _, due, id, _ in moved])
+        tx.executemany(SQL["insert_sched"], [row[:5] for row in moved])
+        tx.executemany(SQL["rebase_job"], [(id, due, base, at) for _, _, due, id, base, at in moved])
         return len(rows)
 
 
 def _start_order(head: Row) -> tuple[int, int, int]:
     return head[1], head[2], head[3]
+
+
+def _claimed(head: Row, floor: int, now: Millis, terms: Terms) -> Claimed:
+    lane, _, _, id, attempts, fence, timeout, payload, _, _ = head
+    holder, worker, lease, until = terms
+    fence = max(fence + 1, floor)
+    return Claimed(id, lane, attempts + 1, fence, holder, worker, now, lease, until, timeout, payload)
 
 
 def _values(job: NewJob, now: Millis, base: Millis) -> tuple[object, ...]:

@@ -51,9 +51,6 @@ class SqliteNames:
     def queue_changes(self, tx: Tx, queue: int) -> list[Row]:
         return tx.execute(SQL["queue_changes"], (queue,)).fetchall()  # type: ignore[no-any-return]
 
-    def policy_of_lane(self, tx: Tx, lane: int) -> Policy:
-        return _policy(tx.execute(SQL["queue_of_lane"], (lane,)).fetchone())
-
     def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None:
         row = tx.execute(SQL["lane"], (queue, kind, task)).fetchone()
         if row is None and make:

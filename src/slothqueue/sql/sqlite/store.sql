@@ -1,12 +1,5 @@
 -- The store itself: its names, its queues, its holders.
 
--- name: schema_version
-select version, name, checksum, breaking from _sloth_migration order by version
-
--- name: record_migration
-insert into _sloth_migration (version, name, checksum, breaking, applied_at)
-values (?1, ?2, ?3, ?4, ?5)
-
 -- name: get_meta
 select value from _sloth_meta where key = ?1
 
@@ -16,10 +9,6 @@ on conflict (key) do update set value = excluded.value
 
 -- name: queue
 select id, lease, max_attempts, base, cap from _sloth_queue where name = ?1
-
--- name: queue_of_lane
-select q.lease, q.max_attempts, q.base, q.cap
-from _sloth_lane l join _sloth_queue q on q.id = l.queue where l.id = ?1
 
 -- name: insert_queue
 insert into _sloth_queue (name, lease, max_attempts, base, cap, created)

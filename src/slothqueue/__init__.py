@@ -1,0 +1,107 @@
+"""slothqueue: background work on a machine that sleeps. One SQLite file, no broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .client import Sloth, Transaction
+    from .clock import ManualClock
+    from .context import CurrentJob, Discard, Retry, Snooze, current_job
+    from .errors import (
+        JobCancelled,
+        JobFailed,
+        JobNotFound,
+        LeaseLost,
+        NotSerializable,
+        SchemaTooNew,
+        SchemaTooOld,
+        SlothError,
+        StoreBusy,
+        StoreCorrupt,
+        StoreFull,
+        StoreReadOnly,
+        StoreUnavailable,
+        WrongState,
+    )
+    from .handles import Job, Lease
+    from .models import Event
+    from .queues import Queue
+    from .tasks import Task
+    from .worker import Worker
+
+_HOMES = {
+    "client": ("Sloth", "Transaction"),
+    "clock": ("ManualClock",),
+    "context": ("CurrentJob", "Discard", "Retry", "Snooze", "current_job"),
+    "errors": (
+        "JobCancelled",
+        "JobFailed",
+        "JobNotFound",
+        "LeaseLost",
+        "NotSerializable",
+        "SchemaTooNew",
+        "SchemaTooOld",
+        "SlothError",
+        "StoreBusy",
+        "StoreCorrupt",
+        "StoreFull",
+        "StoreReadOnly",
+        "StoreUnavailable",
+        "WrongState",
+    ),
+    "handles": ("Job", "Lease"),
+    "models": ("Event",),
+    "queues": ("Queue",),
+    "tasks": ("Task",),
+    "worker": ("Worker",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CurrentJob",
+    "Discard",
+    "Event",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobNotFound",
+    "Lease",
+    "LeaseLost",
+    "ManualClock",
+    "NotSerializable",
+    "Queue",
+    "Retry",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "Sloth",
+    "SlothError",
+    "Snooze",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "Task",
+    "Transaction",
+    "Worker",
+    "WrongState",
+    "current_job",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and no more: `sloth --version` must not wait for the rest."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

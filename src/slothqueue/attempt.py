@@ -1,0 +1,116 @@
+"""Turns the outcome of a user's function into an Ending, whatever it returns or raises."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from .codec import encode
+from .context import Discard, Retry, Snooze
+from .models import Ending
+
+LONGEST_ERROR = 16_384
+"""No error text is longer than this many bytes; what was cut is said in its place."""
+
+_LONGEST_SUMMARY = 400
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def run(call: Callable[[], Any]) -> Ending:
+    """Call, and say how it ended. Never raises."""
+    try:
+        return Ending("complete", result=encode(call(), "result"))
+    except BaseException as error:  # a SystemExit of the function must not end its worker
+        return ended_by(error)
+
+
+async def run_async(call: Callable[[], Awaitable[Any]]) -> Ending:
+    """The same for a coroutine. Raises nothing but the cancellation of its own task."""
+    try:
+        return Ending("complete", result=encode(await call(), "result"))
+    except BaseException as error:
+        if _is_our_cancellation(error):
+            raise
+        return ended_by(error)
+
+
+def _is_our_cancellation(error: BaseException) -> bool:
+    import asyncio
+
+    if not issubclass(type(error), asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def ended_by(error: BaseException) -> Ending:
+    """The Ending of an attempt that raised this. Never raises, however odd the error is."""
+    try:
+        return _ended_by(error)
+    except BaseException:  # even looking at an error can run code of its own, or want more memory
+        name = type(error).__name__
+        return Ending("fail", error=f"{name}: (this error could not be described any further)")
+
+
+def _ended_by(error: BaseException) -> Ending:
+    if isinstance(error, Snooze):
+        return Ending("snooze", delay=error.delay)
+    if isinstance(error, Discard):
+        return Ending("discard", error=bounded(error.reason))
+    if isinstance(error, Retry):
+        return Ending("retry", delay=error.delay, error=_reason(error))
+    return Ending("fail", error=describe(error))
+
+
+def _reason(error: Retry) -> str:
+    """What the function said, else what it had caught when it asked to be tried again."""
+    cause = error.__cause__ or error.__context__
+    if error.error is None and cause is not None:
+        return describe(cause)
+    return bounded(str(error))
+
+
+def describe(error: BaseException) -> str:
+    """`TypeName: text` on the first line, then the traceback; bounded, and fit for any store."""
+    if isinstance(error, MemoryError):
+        # The frames still hold what filled the memory.
+        traceback.clear_frames(error.__traceback__)
+    lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__))
+    return bounded(f"{summary(error)}\n\n{''.join(lines)}")
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without our own frames above the function."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
+
+
+def summary(error: BaseException) -> str:
+    """The error on one line."""
+    name = type(error).__name__
+    try:
+        text = " ".join(str(error)[: 4 * _LONGEST_SUMMARY].split())
+    except BaseException:
+        text = "(its text could not be made: its __str__ raised)"
+    if len(text) > _LONGEST_SUMMARY:
+        text = f"{text[:_LONGEST_SUMMARY]}..."
+    return f"{name}: {text}" if text else name
+
+
+def bounded(text: str) -> str:
+    """The text as any store can keep it: no lone surrogates, no zeros, not too long."""
+    data = text.replace("\0", "\\x00").encode(errors="backslashreplace")
+    if len(data) <= LONGEST_ERROR:
+        return data.decode()
+    # The first line says what it was, the last frames say where.
+    head, tail = LONGEST_ERROR // 4, LONGEST_ERROR // 2
+    cut = len(data) - head - tail
+    return (
+        data[:head].decode(errors="ignore")
+        + f"\n... {cut} bytes cut ...\n"
+        + data[-tail:].decode(errors="ignore")
+    )

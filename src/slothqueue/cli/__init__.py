@@ -1,0 +1,61 @@
+"""The command line. What it takes to tell the version or the help is all that is imported here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+
+COMMANDS = {
+    "add": ("adding", "queue a command and print its id"),
+    "run": ("running", "queue a command, show its output, end as it ends"),
+    "status": ("status", "how many jobs there are, who works, what runs"),
+    "list": ("looking", "the jobs, in the order in which they start"),
+    "show": ("looking", "everything about one job, with its history"),
+    "log": ("output", "what a job has written"),
+    "follow": ("output", "what a job writes, while it writes it"),
+    "wait": ("waiting", "wait until jobs have ended"),
+    "worker": ("working", "run jobs until told to stop"),
+}
+"""Each command with the module that it lives in and what it does in one line."""
+
+HELP = """\
+usage: sloth [--db PATH] [--json] [COMMAND] [OPTIONS]
+
+sloth runs commands in the background and loses none: not when a process is
+killed, not when the machine sleeps or restarts. Jobs are kept in one file.
+
+Start here:
+  sloth add -- make all       queue a command; prints the id of the job, say 1
+  sloth worker                in another terminal: run what is queued
+  sloth follow 1              see what job 1 writes
+  sloth                       see how things are
+
+Commands:
+{commands}
+
+Everywhere:
+  --db PATH       the file that keeps the jobs (or set SLOTH_DB); without it,
+                  sloth.db in your data directory
+  --json          one object a line, for programs
+  -h, --help      help; `sloth COMMAND --help` has examples
+  --version       the version
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code. Never raises for what a user can do wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        print(f"sloth {__version__}")
+        return 0
+    from .frame import perform
+
+    return perform(words)
+
+
+def overview() -> str:
+    """The help of `sloth` itself."""
+    lines = (f"  {name:<8}{summary}" for name, (_, summary) in COMMANDS.items())
+    return HELP.format(commands="\n".join(lines))

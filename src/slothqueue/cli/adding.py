@@ -1,0 +1,114 @@
+"""`sloth add`: queue a command and print its id."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..queues import check_name
+from . import facts
+from .parsing import Parser, Usage, checked, duration, moment_of, whole
+from .session import Session
+
+if TYPE_CHECKING:
+    from ..handles import Job
+
+USAGE = "[-q QUEUE] [--in 10m | --at TIME] [--priority N] [--retries N]\n                 [--timeout T] [--cwd DIR] [--shell] -- CMD..."
+
+
+def job_options(parser: Parser) -> None:
+    """The options of a job, for `add` and `run`."""
+    parser.takes_command()
+    parser.option(
+        "-q",
+        "--queue",
+        metavar="QUEUE",
+        default="default",
+        type=checked(check_name),
+        help="the queue to put it into (default: default)",
+    )
+    parser.option("--in", dest="delay", metavar="T", type=duration, help="start it so much later: 90s, 10m, 2h30m, 1d")
+    parser.option("--at", metavar="TIME", help="start it at this time: 18:30, '2030-01-31 08:00', or ISO with an offset")
+    parser.option("--priority", metavar="N", type=int, default=0, help="higher starts sooner (default: 0)")
+    parser.option("--retries", metavar="N", type=whole(0), help="how often to try again when it fails (default: as the queue says, 3)")
+    parser.option("--timeout", metavar="T", type=duration, help="end it, with all it has started, after so long")
+    parser.option("--cwd", metavar="DIR", help="the directory that it runs in (default: this one)")
+    parser.flag("--shell", help="CMD is one text for /bin/sh, such as 'sort a | uniq > b'")
+
+
+def add_options(parser: Parser) -> None:
+    job_options(parser)
+    parser.flag("--no-start", help="start no worker; today none is started by itself anyway")
+    parser.describe(
+        USAGE,
+        "The job is safe on disk when the id is printed. A worker (`sloth worker`) runs it.\n"
+        "If it fails, it is tried again after 2, 4 and 8 seconds, and then it has failed.\n"
+        "Everything after -- is the command, as it is.",
+        """
+sloth add -- make all
+sloth add --in 10m -- notify-send 'tea is ready'
+sloth add -q media --timeout 2h --retries 0 -- ffmpeg -i a.mov a.mp4
+sloth add --at 23:00 --shell -- 'tar cz photos | ssh host "cat > photos.tgz"'
+id=$(sloth add -- make all) && sloth follow $id
+""",
+    )
+
+
+def add_command(session: Session, options: Any) -> int:
+    sloth = session.store()
+    job = enqueue(session, options)
+    if session.json:
+        session.tell(facts.job_facts(job))
+    else:
+        session.say(str(job.id))
+    sys.stdout.flush()
+    if nobody := facts.nobody_serves(sloth, job.queue):
+        start = "worker" if nobody.startswith("no worker is") else f"worker -q {job.queue}"
+        session.note(f"{nobody}, so nothing will run until you start one: {session.command(start)}")
+    return 0
+
+
+def enqueue(session: Session, options: Any) -> Job:
+    """Write the job that the options tell of."""
+    words = _command(options)
+    sloth = session.store()
+    if options.delay is not None and options.at is not None:
+        raise Usage("give --in or --at, not both")
+    at = None
+    if options.at is not None:
+        from ..timing import as_datetime
+
+        at = as_datetime(moment_of(options.at, sloth.clock.wall()))
+    return sloth.queue(options.queue).enqueue_command(
+        words,
+        cwd=_directory(options.cwd),
+        shell=options.shell,
+        timeout=options.timeout,
+        delay=options.delay,
+        run_at=at,
+        priority=options.priority,
+        max_attempts=None if options.retries is None else options.retries + 1,
+    )
+
+
+def _command(options: Any) -> list[str] | str:
+    words: list[str] = options.command
+    if not words:
+        raise Usage("there is no command to run; write it behind --, such as `sloth add -- make all`")
+    if not options.shell:
+        return words
+    if len(words) != 1:
+        raise Usage("--shell takes one text, so put it in quotes: sloth add --shell -- 'sort a | uniq'")
+    return words[0]
+
+
+def _directory(told: str | None) -> str:
+    if told is None:
+        try:
+            return os.getcwd()
+        except OSError:
+            raise Usage("this directory is gone; go elsewhere, or name one with --cwd DIR") from None
+    if not os.path.isdir(told):
+        raise Usage(f"--cwd {told!r} is not a directory")
+    return os.path.abspath(told)

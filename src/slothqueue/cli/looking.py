@@ -1,0 +1,198 @@
+"""`sloth list` and `sloth show`: jobs, and one job with its history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..models import STATES, Event
+from . import facts
+from .parsing import Parser, Usage, job_id, whole
+from .screen import STATE_COLORS, local, one_line, rough, safe, since
+from .session import NoStoreYet, Session
+
+if TYPE_CHECKING:
+    from ..client import Sloth
+    from ..handles import Job
+
+# ---- list ---------------------------------------------------------------------------------------
+
+
+def list_options(parser: Parser) -> None:
+    parser.option("--state", choices=STATES, metavar="STATE", help=f"only those in it: {', '.join(STATES)}")
+    parser.option("-q", "--queue", metavar="QUEUE", help="only those of this queue")
+    parser.option("-n", dest="limit", metavar="N", type=whole(1), default=100, help="at most so many (default: 100)")
+    parser.describe(
+        "[--state STATE] [-q QUEUE] [-n N]",
+        "First those that run, then those that wait in the order in which they start, then\n"
+        "those that have ended, the latest first.",
+        """
+sloth list
+sloth list --state failed -n 20
+sloth list -q media --json
+""",
+    )
+
+
+def list_command(session: Session, options: Any) -> int:
+    try:
+        sloth = session.existing()
+    except NoStoreYet as error:
+        session.note(str(error))
+        return 0
+    check_queue(sloth, options.queue)
+    jobs = sloth.jobs(state=options.state, queue=options.queue, limit=options.limit + 1)
+    shown = jobs[: options.limit]
+    if session.json:
+        for job in shown:
+            session.tell(facts.job_facts(job))
+    else:
+        _list(session, shown)
+    if len(jobs) > len(shown):
+        session.note(f"there are more; -n {options.limit * 10} shows more of them")
+    return 0
+
+
+def check_queue(sloth: Sloth, queue: str | None) -> None:
+    """Raises Usage for a queue that nobody has ever used."""
+    if queue is None or sloth.store.read(lambda tx: sloth.store.names.queue(tx, queue)):
+        return
+    names = sorted({lane.queue for lane in sloth.store.read(sloth.verbs.lanes.all)})
+    known = f"there are: {', '.join(names[:20])}" if names else "there is none yet"
+    raise Usage(f"there is no queue {queue!r} in this store; {known}")
+
+
+def _list(session: Session, jobs: list[Job]) -> None:
+    if not jobs:
+        session.note("there are no such jobs")
+        return
+    now = session.now()
+    rows = [
+        [str(job.id), job.state, job.queue, f"{job.attempts}/{job.max_attempts}", when(job, now), _name(job)]
+        for job in jobs
+    ]
+    colors = [["", STATE_COLORS[job.state], "", "", "", ""] for job in jobs]
+    head = ["ID", "STATE", "QUEUE", "TRIES", "WHEN", "NAME"]
+    session.say(*session.screen.table(head, rows, right=[0], colors=colors))
+
+
+def _name(job: Job) -> str:
+    if job.error and job.state in ("failed", "queued", "cancelled"):
+        return f"{facts.title(job)}  ({job.error.partition(chr(10))[0]})"
+    return facts.title(job)
+
+
+def when(job: Job, now: dt.datetime) -> str:
+    """The moment that counts in its state."""
+    if job.state == "running":
+        return f"for {rough(now - (job.started_at or now))}"
+    if job.finished_at is not None:
+        return since(job.finished_at, now)
+    return since(job.run_at, now) if job.run_at > now else "due"
+
+
+# ---- show ---------------------------------------------------------------------------------------
+
+
+def show_options(parser: Parser) -> None:
+    parser.option("id", metavar="ID", type=job_id, help="the job, as `sloth add` printed it")
+    parser.describe(
+        "ID",
+        "All that is known of the job, then what happened to it, oldest first.\n"
+        "With --json the first object is the job, and one for each event follows.",
+        """
+sloth show 5
+sloth show 5 --json
+""",
+    )
+
+
+def show_command(session: Session, options: Any) -> int:
+    job = session.job(options.id)
+    events = job.events()
+    if session.json:
+        session.tell(facts.job_facts(job) | _payload(job))
+        for event in events:
+            session.tell(facts.event_facts(job.id, event))
+        return 0
+    session.say(*_sheet(session, job), "", *_timeline(session, events))
+    return 0
+
+
+def _payload(job: Job) -> dict[str, Any]:
+    if job.kind == "command":
+        told = job.payload
+        return {"command": told["argv"], "shell": bool(told.get("shell")), "cwd": told.get("cwd")}
+    return {"payload": job.payload}
+
+
+def _sheet(session: Session, job: Job) -> list[str]:
+    paint, now = session.screen.paint, session.now()
+    head = f"job {job.id}  {paint(job.state, STATE_COLORS[job.state])}  {one_line(facts.title(job))}"
+    fields = _fields(job, now)
+    lines = [f"  {name:<10}{line}" for name, text in fields if text for line in _indented(text)]
+    return [paint("", "") + head, "", *lines]
+
+
+def _indented(text: str) -> list[str]:
+    """A text of several lines, as lines that stand below each other."""
+    first, *rest = [safe(line.rstrip()) for line in text.expandtabs().splitlines()] or [""]
+    return [first, *(" " * 0 + line for line in rest)]
+
+
+def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
+    told: dict[str, Any] = job.payload if isinstance(job.payload, dict) else {}
+    command = job.kind == "command"
+    return [
+        ("kind", job.kind + (", in a shell" if command and told.get("shell") else "")),
+        ("directory", str(told.get("cwd", "")) if command else ""),
+        ("arguments", "" if command else json.dumps(job.payload, ensure_ascii=False)),
+        ("queue", job.queue),
+        ("priority", str(job.priority)),
+        ("attempts", f"{job.attempts} of {job.max_attempts}"),
+        ("timeout", "" if job.timeout is None else rough(dt.timedelta(seconds=job.timeout))),
+        ("created", _moment(job.created_at, now)),
+        ("due", _moment(job.run_at, now)),
+        ("started", _moment(job.started_at, now)),
+        ("ended", _moment(job.finished_at, now)),
+        ("took", _took(job)),
+        ("worker", job.worker or ""),
+        ("exit code", "" if job.exit_code is None else str(job.exit_code)),
+        ("message", job.message or ""),
+        ("error", job.error or ""),
+        ("result", "" if facts.result_of(job) is None else json.dumps(facts.result_of(job), ensure_ascii=False)),
+    ]
+
+
+def _moment(moment: dt.datetime | None, now: dt.datetime) -> str:
+    return "" if moment is None else f"{local(moment)}  ({since(moment, now)})"
+
+
+def _took(job: Job) -> str:
+    from ..timing import spoken
+
+    if job.started_at is None or job.finished_at is None:
+        return ""
+    return spoken(round((job.finished_at - job.started_at).total_seconds() * 1000))
+
+
+def _timeline(session: Session, events: list[Event]) -> list[str]:
+    rows = [
+        [local(event.at), event.kind, str(event.attempt or ""), event.worker or "", _reason(event)]
+        for event in events
+    ]
+    colors = [["", _tint(event.kind), "", "", ""] for event in events]
+    return session.screen.table(["HISTORY", "", "TRY", "WORKER", "WHY"], rows, right=[2], colors=colors)
+
+
+def _reason(event: Event) -> str:
+    """Why, in one line; the reason is often the beginning of the detail."""
+    reason, detail = event.reason or "", (event.detail or "").partition("\n")[0]
+    if not detail or detail.startswith(reason):
+        return detail or reason
+    return f"{reason}: {detail}" if reason else detail
+
+
+def _tint(kind: str) -> str:
+    return {"completed": "green", "failed": "red", "failed_attempt": "red", "reclaimed": "yellow"}.get(kind, "")

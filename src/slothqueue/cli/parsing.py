@@ -1,0 +1,169 @@
+"""The options of commands: one parser per command, made only when that command runs."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..clock import Millis
+from ..timing import millis, moment
+
+
+class Usage(Exception):
+    """The command line makes no sense; the message says what to write instead."""
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command. It knows `--db` and `--json`, and complains in one line."""
+
+    def __init__(self, command: str, summary: str, *, db: str | None, json: bool) -> None:
+        super().__init__(
+            prog=f"sloth {command}",
+            allow_abbrev=False,
+            add_help=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.description = summary[:1].upper() + summary[1:] + "."
+        self._command, self._flags, self._takes_command = command, {"--json", "-h", "--help"}, False
+        self._defaults_given = {"db": db, "json": json}
+
+    def describe(self, usage: str, more: str, examples: str) -> None:
+        """What the help says: how it is written, what it does, what it looks like."""
+        self.usage = f"sloth {self._command} {usage}"
+        self.description = f"{self.description}\n\n{more.strip()}"
+        self.epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples.strip().split("\n"))
+
+    def flag(self, name: str, help: str) -> None:
+        """An option without a value."""
+        self._flags.add(name)
+        self.add_argument(name, action="store_true", help=help)
+
+    def option(self, *names: str, help: str, **more: Any) -> None:
+        """An option with a value."""
+        self.add_argument(*names, help=help, **more)
+
+    def takes_command(self) -> None:
+        """What follows the options, with or without `--`, is a command of its own."""
+        self._takes_command = True
+
+    def read(self, words: list[str]) -> argparse.Namespace:
+        """The options in these words. Raises Usage."""
+        self.option("--db", metavar="PATH", help="the file that keeps the jobs (or set SLOTH_DB)")
+        self.add_argument("--json", action="store_true", help="one object a line, for programs")
+        self.add_argument("-h", "--help", action="help", help="show this")
+        self.set_defaults(**self._defaults_given)
+        command: list[str] = []
+        if self._takes_command:
+            words, command = self._split(words)
+        options = self.parse_args(words)
+        if self._takes_command:
+            options.command = command
+        if options.db == "":
+            raise Usage("--db is empty; name a file, such as --db work.db")
+        return options
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Our options, and the command: from the first word on that is no option, as in env(1)."""
+        at = 0
+        while at < len(words):
+            word = words[at]
+            if word == "--":
+                return words[:at], words[at + 1 :]
+            if not word.startswith("-") or word == "-":
+                break
+            alone = word in self._flags or "=" in word or (word[1] != "-" and len(word) > 2)
+            at += 1 if alone else 2
+        return words[:at], words[at:]
+
+    def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
+        options, unknown = self.parse_known_args(words, namespace)
+        if unknown:
+            self.error(f"{unknown[0]!r} is not understood")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        raise Usage(f"{self._command}: {message}; see `sloth {self._command} --help`")
+
+
+def checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type for an option: the ValueError of `check` is what the user is told."""
+
+    def convert(text: str) -> Any:
+        try:
+            return check(text)
+        except (ValueError, OverflowError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _duration(text: str) -> str:
+    millis(text)
+    return text
+
+
+duration = checked(_duration)
+"""Text such as `10m`, checked; stays text."""
+
+
+def whole(least: int) -> Callable[[str], Any]:
+    """A whole number from `least` on."""
+
+    def check(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a whole number") from None
+        if number < least:
+            raise ValueError(f"{number} is less than {least}")
+        return number
+
+    return checked(check)
+
+
+def job_id(text: str) -> int:
+    """The number of a job, as `sloth add` prints it."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the id of a job; ids are numbers, `sloth list` shows them"
+        )
+    return int(text)
+
+
+def moment_of(text: str, now: Millis) -> Millis:
+    """The moment that was written: `18:30` (the next one), a date and time here, or ISO with offset.
+
+    Raises ValueError.
+    """
+    here = dt.datetime.fromtimestamp(now / 1000).astimezone()
+    if len(text) <= 5 and ":" in text:
+        return _next(_clock_time(text), here)
+    try:
+        when = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(_not_a_moment(text)) from None
+    try:
+        return moment(when if when.tzinfo else when.astimezone())
+    except (OverflowError, OSError):
+        raise ValueError(_not_a_moment(text)) from None
+
+
+def _clock_time(text: str) -> dt.time:
+    try:
+        hour, _, minute = text.partition(":")
+        return dt.time(int(hour), int(minute))
+    except ValueError:
+        raise ValueError(_not_a_moment(text)) from None
+
+
+def _next(time: dt.time, here: dt.datetime) -> Millis:
+    """Today if it is still to come, else tomorrow; by the clock on the wall, not in steps of 24 h."""
+    today = dt.datetime.combine(here.date(), time)
+    later = today if today.astimezone() > here else today + dt.timedelta(days=1)
+    return moment(later.astimezone())
+
+
+def _not_a_moment(text: str) -> str:
+    return f"--at {text!r} is not understood; write 18:30, '2030-01-31 08:00' or 2030-01-31T08:00+01:00"

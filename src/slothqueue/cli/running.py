@@ -1,0 +1,157 @@
+"""`sloth run`: queue a command, show its output, end as it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ..worker import Worker
+from . import facts
+from .adding import USAGE, enqueue, job_options
+from .follower import Follower
+from .parsing import Parser
+from .screen import one_line
+from .session import Session
+from .sinks import sink_for
+
+if TYPE_CHECKING:
+    from ..client import Sloth
+    from ..handles import Job
+    from ..storage.base import Claimed
+
+
+def run_options(parser: Parser) -> None:
+    job_options(parser)
+    parser.describe(
+        USAGE,
+        "As `sloth add` and `sloth follow` together. Ends with the exit code of the command,\n"
+        "128 + n if signal n ended it, 124 after its timeout. If no worker is there for its\n"
+        "queue, it does the work itself, in the order of the queue. Ctrl-C leaves the job\n"
+        "alone and tells how to find it.",
+        """
+sloth run -- make all
+sloth run --retries 0 -- ./deploy.sh
+sloth run -q media --timeout 2h -- ffmpeg -i a.mov a.mp4
+""",
+    )
+
+
+def run_command(session: Session, options: Any) -> int:
+    job = enqueue(session, options)
+    if session.json:
+        session.tell(facts.job_facts(job))
+        sys.stdout.flush()
+    helper = None
+    try:
+        if facts.nobody_serves(session.store(), job.queue):
+            helper = _work(session, job)
+        job = _follow(session, job)
+    except (KeyboardInterrupt, BrokenPipeError) as error:
+        return _leave(session, job, helper, error)
+    if helper is not None:
+        helper.finish()
+    if session.json:
+        session.tell(facts.job_facts(job))
+    return facts.exit_code(job)
+
+
+def _follow(session: Session, job: Job) -> Job:
+    told = Told(session)
+    job = Follower(session, job.id, sink_for(session, job.id)).run(told.look)
+    if job.state != "done":
+        told.end(job)
+    return job
+
+
+class Told:
+    """What was said about the attempts of a job so far."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._failed = session, 0
+
+    def look(self, job: Job) -> None:
+        """Say that an attempt has failed and when the next one comes."""
+        if job.state != "queued" or job.attempts <= self._failed:
+            return
+        self._failed = job.attempts
+        from .screen import since
+
+        again = since(job.run_at, self._session.now())
+        self._session.note(
+            f"attempt {job.attempts} of {job.max_attempts} failed: {_first(job.error)}; again {again}"
+        )
+
+    def end(self, job: Job) -> None:
+        tries = f" after {job.attempts} attempts" if job.attempts > 1 else ""
+        self._session.note(f"job {job.id} {job.state}{tries}: {_first(job.error or job.message)}")
+
+
+def _first(text: str | None) -> str:
+    return one_line((text or "no reason given").partition("\n")[0])
+
+
+def _leave(
+    session: Session, job: Job, helper: Helper | None, error: BaseException
+) -> int:
+    """The job goes on without us. Ending our worker in order would end the command, too."""
+    code = 130
+    if isinstance(error, BrokenPipeError):
+        code = 141
+    else:
+        session.note(_whereabouts(session, job))
+    if helper is not None:
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _whereabouts(session: Session, job: Job) -> str:
+    job = job.refresh()
+    follow = session.command(f"follow {job.id}")
+    if job.state == "queued":
+        needs = f"; {session.command('worker')} runs it" if facts.nobody_serves(session.store(), job.queue) else ""
+        return f"job {job.id} stays in its queue{needs}; {follow} shows its output"
+    return f"job {job.id} goes on without this; {follow} shows its output"
+
+
+class Once(Worker):
+    """A worker that claims no more once it has a certain job."""
+
+    wanted = 0
+
+    def _launch(self, claimed: Claimed) -> None:
+        if claimed.id == self.wanted:
+            self.stop()
+        super()._launch(claimed)
+
+
+class Helper:
+    """A worker in a thread of ours, until one job has ended."""
+
+    def __init__(self, sloth: Sloth, job: Job) -> None:
+        self._job = job
+        self._worker = Once(sloth, queues=[job.queue], concurrency=1, grace="365d")
+        self._worker.wanted = job.id
+        self._thread = threading.Thread(target=self._work, name="sloth-worker", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while not self._job.refresh().ended:  # a failed attempt comes again
+            self._worker.run()
+
+    def finish(self) -> None:
+        """The job has ended: let the worker say goodbye."""
+        self._thread.join(30)
+
+
+def _work(session: Session, job: Job) -> Helper:
+    ahead = session.store().jobs(state="queued", queue=job.queue, limit=100)
+    count = next((n for n, other in enumerate(ahead) if other.id == job.id), len(ahead))
+    if count:
+        session.note(
+            f"no worker is there for queue {job.queue!r}, so this does its work: {count} job"
+            + ("s come" if count > 1 else " comes") + f" before job {job.id}"
+        )
+    return Helper(session.store(), job)

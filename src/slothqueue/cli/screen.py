@@ -1,0 +1,157 @@
+"""What a person sees: columns that fit, times that speak, colors on a terminal, nothing harmful."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ..timing import spoken
+
+COLORS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "gray": "90", "bold": "1"}
+STATE_COLORS = {"queued": "", "running": "blue", "done": "green", "failed": "red", "cancelled": "gray"}
+GAP = 2
+
+
+def safe(text: str) -> str:
+    """The text with what could steer a terminal shown instead of obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _shown(char) for char in text)
+
+
+def _shown(char: str) -> str:
+    number = ord(char)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that was no UTF-8, as Python keeps it
+        return f"\\x{number - 0xDC00:02x}"
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def one_line(text: str) -> str:
+    """Any text as one safe line."""
+    return safe(" ".join(text.split()))
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal a safe text takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    wide = sum(east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(1 for char in text if combining(char))
+
+
+def cut(text: str, width: int) -> str:
+    """The text, shortened to this many columns if need be."""
+    if columns_of(text) <= width:
+        return text
+    while text and columns_of(text) > width - 1:
+        text = text[: min(len(text) - 1, width - 1)]
+    return text.rstrip() + "…" if width > 0 else ""
+
+
+class Screen:
+    """How to write for one stream: how wide it is, and whether it shows colors."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.terminal = _is_terminal(stream)
+        self.width = _width(stream) if self.terminal else None
+        self.colored = wants_color(self.terminal, os.environ)
+
+    def paint(self, text: str, color: str) -> str:
+        """The text in a color, where colors are wanted."""
+        if not self.colored or not color or not text.strip():
+            return text
+        return f"\x1b[{COLORS[color]}m{text}\x1b[0m"
+
+    def table(
+        self,
+        head: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        right: Sequence[int] = (),
+        indent: int = 0,
+        colors: Sequence[Sequence[str]] = (),
+    ) -> list[str]:
+        """Aligned lines. The last column gives way if the terminal is narrow."""
+        cells = [list(head), *([one_line(cell) for cell in row] for row in rows)]
+        widths = [max(columns_of(row[i]) for row in cells) for i in range(len(head))]
+        self._fit(widths, indent)
+        painted = [["gray"] * len(head), *(colors or [[""] * len(head)] * len(rows))]
+        return [
+            (" " * indent + self._row(row, widths, right, paint)).rstrip()
+            for row, paint in zip(cells, painted)
+        ]
+
+    def _fit(self, widths: list[int], indent: int) -> None:
+        if self.width is None:
+            return
+        room = self.width - indent - sum(widths[:-1]) - GAP * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(room, 8))
+
+    def _row(
+        self, row: Sequence[str], widths: Sequence[int], right: Sequence[int], paint: Sequence[str]
+    ) -> str:
+        shown = []
+        for i, cell in enumerate(row):
+            text = cut(cell, widths[i])
+            pad = " " * (widths[i] - columns_of(text))
+            text = self.paint(text, paint[i])
+            shown.append(pad + text if i in right else text + pad)
+        return (" " * GAP).join(shown)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def _width(stream: Any) -> int:
+    told = os.environ.get("COLUMNS", "")
+    if told.isdigit() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):
+        return 80
+
+
+def wants_color(terminal: bool, environment: Any) -> bool:
+    """NO_COLOR forbids (https://no-color.org), FORCE_COLOR demands, else a terminal decides."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return terminal and environment.get("TERM") != "dumb"
+
+
+def rough(span: dt.timedelta) -> str:
+    """A span for people, in its largest unit: `3m`, `2h`, `12s`."""
+    return spoken(int(abs(span.total_seconds())) * 1000).split()[0].replace("0ms", "0s")
+
+
+def since(then: dt.datetime, now: dt.datetime) -> str:
+    """`in 10m`, `3m ago`, `now`."""
+    if abs((now - then).total_seconds()) < 1:
+        return "now"
+    return f"in {rough(then - now)}" if then > now else f"{rough(now - then)} ago"
+
+
+def local(moment: dt.datetime) -> str:
+    """A moment in the zone of this machine."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: int) -> str:
+    """Bytes for people: `12 kB`, `3.4 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    value, units = count / 1000, ["kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.1f}".removesuffix(".0") + f" {units[0]}"

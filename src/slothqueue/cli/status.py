@@ -1,0 +1,182 @@
+"""`sloth status`, and `sloth` alone: how many jobs there are, who works, what runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import facts
+from .parsing import Parser
+from .screen import one_line, rough, safe, size
+from .session import NoStoreYet, Session
+
+if TYPE_CHECKING:
+    from ..client import Sloth
+    from ..handles import Job
+
+MUCH_LOG = 64_000_000
+MOST_RUNNING = 50
+COUNTS = ("queued", "scheduled", "running", "done", "failed", "cancelled")
+TINTS = {"running": "blue", "failed": "red"}
+
+
+def status_options(parser: Parser) -> None:
+    parser.flag("--verbose", help="also where the store is, how large its log, which SQLite")
+    parser.describe(
+        "[--verbose]",
+        "Counts per queue, the workers that are alive, and the jobs that run.\n"
+        "`sloth` alone does the same. Nothing needs to be running for it.",
+        """
+sloth
+sloth status --json
+sloth status --db /var/lib/app/jobs.db
+""",
+    )
+
+
+def status_command(session: Session, options: Any) -> int:
+    try:
+        sloth = session.existing()
+    except NoStoreYet as error:
+        return _nothing_yet(session, str(error))
+    counts = _counts(sloth)
+    alive = facts.workers(sloth)
+    running = sloth.jobs(state="running", limit=MOST_RUNNING)
+    if session.json:
+        _as_facts(session, counts, alive, running)
+    else:
+        _as_text(session, counts, alive, running)
+        if options.verbose:
+            _details(session, sloth)
+    _warn(session, sloth)
+    return 0
+
+
+def _nothing_yet(session: Session, told: str) -> int:
+    if session.json:
+        session.tell({"type": "store", "path": session.path(), "workers": 0} | dict.fromkeys(COUNTS, 0))
+    else:
+        session.say(f"{safe(told)}:", "", f"  {session.command('add')} -- make all")
+    return 0
+
+
+def _counts(sloth: Sloth) -> dict[str, dict[str, int]]:
+    lanes = sloth.store.read(sloth.verbs.lanes.all)
+    names = sorted({lane.queue for lane in lanes}, key=lambda name: (name != "default", name))
+    return {name: sloth.verbs.counts(name) for name in names}
+
+
+def _total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {key: sum(each[key] for each in counts.values()) for key in COUNTS}
+
+
+# ---- for programs -------------------------------------------------------------------------------
+
+
+def _as_facts(
+    session: Session,
+    counts: dict[str, dict[str, int]],
+    alive: list[facts.Working],
+    running: list[Job],
+) -> None:
+    store = session.store().store
+    head = {"type": "store", "path": session.store().path, "workers": len(alive)}
+    session.tell(head | _total(counts) | {"log_bytes": store.log_bytes()})
+    for queue, each in counts.items():
+        session.tell({"type": "queue", "queue": queue} | each)
+    for one in alive:
+        session.tell(_worker_facts(one))
+    for job in running:
+        session.tell({"type": "job"} | facts.job_facts(job))
+
+
+def _worker_facts(one: facts.Working) -> dict[str, Any]:
+    from ..timing import as_datetime
+
+    return {
+        "type": "worker",
+        "worker": one.label,
+        "pid": one.holder.pid,
+        "since": facts.iso(as_datetime(one.since)),
+        "queues": one.queues,
+        "concurrency": one.concurrency,
+        "pool": one.pool,
+    }
+
+
+# ---- for people ---------------------------------------------------------------------------------
+
+
+def _as_text(
+    session: Session,
+    counts: dict[str, dict[str, int]],
+    alive: list[facts.Working],
+    running: list[Job],
+) -> None:
+    session.say(*_queues(session, counts), "")
+    session.say(*_workers(session, alive, _total(counts)), "")
+    session.say(*_running(session, running, _total(counts)["running"]))
+
+
+def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
+    if not counts:
+        return [f"No jobs yet. Queue one: {session.command('add')} -- make all"]
+    table = dict(counts)
+    if len(table) > 1:
+        table["all"] = _total(counts)
+    rows = [[name, *(str(each[key]) for key in COUNTS)] for name, each in table.items()]
+    tints = [["", *(TINTS.get(key, "") if each[key] else "gray" for key in COUNTS)] for each in table.values()]
+    head = ["QUEUE", "QUEUED", "FOR LATER", "RUNNING", "DONE", "FAILED", "CANCELLED"]
+    return session.screen.table(head, rows, right=range(1, 7), colors=tints)
+
+
+def _workers(session: Session, alive: list[facts.Working], total: dict[str, int]) -> list[str]:
+    if not alive:
+        text = f"No worker is running. Start one: {session.command('worker')}"
+        return [session.screen.paint(text, "yellow") if total["queued"] else text]
+    now = session.now()
+    rows = [_worker_row(one, now) for one in alive]
+    return session.screen.table(["WORKER", "SINCE", "SLOTS", "FUNCTIONS IN", "QUEUES"], rows)
+
+
+def _worker_row(one: facts.Working, now: Any) -> list[str]:
+    from ..timing import as_datetime
+
+    queues = "all" if one.queues is None else ", ".join(one.queues)
+    age = rough(now - as_datetime(one.since))
+    return [one.label, age, str(one.concurrency), f"{one.pool}es" if one.pool == "process" else f"{one.pool}s", queues]
+
+
+def _running(session: Session, running: list[Job], count: int) -> list[str]:
+    if not running:
+        return ["Nothing is running."]
+    now = session.now()
+    rows = [
+        [str(job.id), job.queue, rough(now - (job.started_at or now)), job.worker or "", facts.title(job)]
+        for job in running
+    ]
+    lines = session.screen.table(["RUNNING", "QUEUE", "FOR", "WORKER", "NAME"], rows, right=[0])
+    more = count - len(running)
+    return [*lines, f"and {more} more: {session.command('list --state running')}"] if more > 0 else lines
+
+
+def _details(session: Session, sloth: Sloth) -> None:
+    import sqlite3
+
+    from ..storage.sqlite import wal_fault
+
+    fault = ", which can damage its log; sloth works around it" if wal_fault() else ""
+    session.say(
+        "",
+        f"store   {one_line(sloth.path)}",
+        f"log     {size(sloth.store.log_bytes())}",
+        f"SQLite  {sqlite3.sqlite_version}{fault}",
+    )
+
+
+def _warn(session: Session, sloth: Sloth) -> None:
+    log = sloth.store.log_bytes()
+    if log > MUCH_LOG:
+        session.note(
+            f"the log beside the store has grown to {size(log)}: a reader keeps the log from being "
+            "reused. Look for a program that has had a transaction open for long"
+        )

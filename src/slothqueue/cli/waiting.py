@@ -1,0 +1,57 @@
+"""`sloth wait`: until jobs have ended."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import facts
+from .parsing import Parser, job_id
+from .screen import one_line
+from .session import Session
+
+if TYPE_CHECKING:
+    from ..handles import Job
+
+
+def wait_options(parser: Parser) -> None:
+    parser.option("ids", metavar="ID", nargs="+", type=job_id, help="a job, as `sloth add` printed it")
+    parser.describe(
+        "ID...",
+        "Prints a line for each job that has ended, and ends with the worst of their exit\n"
+        "codes: that of a command, 128 + n for a signal, 124 for its timeout, else 1 for a\n"
+        "job that failed or was cancelled.",
+        """
+sloth wait 5 6 7
+sloth wait $(sloth add -- make test) && echo fine
+""",
+    )
+
+
+def wait_command(session: Session, options: Any) -> int:
+    jobs = [session.job(id) for id in options.ids]  # who does not exist is told before any waiting
+    sloth = session.store()
+    for job in jobs:
+        if job.state == "queued" and (nobody := facts.nobody_serves(sloth, job.queue)):
+            session.note(f"{nobody}, so nothing happens until you start one: {session.command('worker')}")
+            break
+    return max(_wait(session, job) for job in jobs)
+
+
+def _wait(session: Session, job: Job) -> int:
+    job = session.store().verbs.wait_for_end(job, None)
+    if session.json:
+        session.tell(facts.job_facts(job))
+    else:
+        session.say(ended(session, job))
+    sys.stdout.flush()
+    return facts.exit_code(job)
+
+
+def ended(session: Session, job: Job) -> str:
+    """How a job ended, in one line."""
+    from .screen import STATE_COLORS
+
+    state = session.screen.paint(job.state, STATE_COLORS[job.state])
+    why = job.message if job.state == "done" else job.error or job.message
+    return f"job {job.id} {state}" + (f": {one_line((why or '').partition(chr(10))[0])}" if why else "")

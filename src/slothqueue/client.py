@@ -1,0 +1,232 @@
+"""Sloth: opens a store and hands out its features."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from .clock import Clock, SystemClock
+from .context import refuse_while_loading
+from .errors import StoreUnavailable
+from .handles import Job
+from .jobs import Jobs
+from .lanes import Lanes
+from .models import STATES
+from .presence import Presence
+from .queues import Queue, check_name, policy_change
+from .storage.sqlite import SqliteStore
+from .tasks import Task, name_of, register, settings
+from .timing import Duration, millis
+from .upkeep import Upkeep
+from .waker import Waker
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_UNSET: Any = object()
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+
+
+class Sloth:
+    """A store of jobs: one SQLite file, opened on first use.
+
+    `durability`: "full" survives a power cut once a call returns, "process" survives `kill -9` only and
+    is faster, "strict" lets nobody see a commit before it is on the disk. `busy_timeout` bounds the
+    wait for the write lock; then StoreBusy. May be used from any thread, and after a fork.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        durability: str = "full",
+        clock: Clock | None = None,
+        busy_timeout: Duration = 30,
+        allow_unsafe_fs: bool = False,
+        say: Callable[[str], None] = _warn,
+    ) -> None:
+        if durability not in ("full", "process", "strict"):
+            raise ValueError(f"durability is 'full', 'process' or 'strict', not {durability!r}")
+        self.clock: Clock = clock or SystemClock()
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self._store_id: str | None = None
+        self.store = SqliteStore(
+            _path(url),
+            clock=self.clock,
+            durability=durability,
+            patience=millis(busy_timeout, what="busy_timeout") / 1000,
+            allow_unsafe_fs=allow_unsafe_fs,
+            say=say,
+        )
+        self.presence = Presence(self.store, self.store.live)
+        self.waker = Waker(self.store)
+        upkeep = Upkeep(self.store, self.presence, self.store.live, self._read_id)
+        lanes = Lanes(self.store)
+        self.verbs = Jobs(self.store, lanes, self.presence, upkeep, self.waker, self._read_id)
+        self.store.at_fork(self.waker.before_fork, self._after_fork)
+
+    @property
+    def path(self) -> str:
+        """The file of the store."""
+        return self.store.path
+
+    # ---- jobs -----------------------------------------------------------------------------------
+
+    def queue(
+        self,
+        name: str = "default",
+        *,
+        lease: Duration | None = _UNSET,
+        max_attempts: int | None = None,
+        backoff: Any = None,
+    ) -> Queue:
+        """A queue by its name. Options given here are stored; without any, those stored are read.
+
+        `lease` limits the time between heartbeats (None: a worker's lease lasts as long as it lives, one
+        by hand 60 s of awake time); `backoff` is (base, longest wait): attempt n is tried again after
+        base ** n seconds at most the longest wait.
+        """
+        check_name(name)
+        options = {"max_attempts": max_attempts, "backoff": backoff}
+        if lease is not _UNSET:
+            options["lease"] = lease
+        if change := policy_change(options):
+            refuse_while_loading()
+            self.verbs.lanes.set_policy(name, lambda old: old._replace(**change), list(change))
+        return Queue(name, self.verbs)
+
+    def job(self, id: int) -> Job:
+        """The job with this id. Raises JobNotFound."""
+        refuse_while_loading()
+        return self.verbs.get(id)
+
+    def jobs(
+        self, *, state: str | None = None, queue: str | None = None, limit: int = 100
+    ) -> list[Job]:
+        """Running jobs first, then waiting ones in start order, then ended ones, the latest first."""
+        refuse_while_loading()
+        if state is not None and state not in STATES:
+            raise ValueError(f"state is one of {', '.join(STATES)}, not {state!r}")
+        return self.verbs.find(queue, state, limit)
+
+    def stats(self) -> dict[str, int]:
+        """How many jobs of all queues are in each state."""
+        refuse_while_loading()
+        return self.verbs.counts(None)
+
+    # ---- functions ------------------------------------------------------------------------------
+
+    def task(
+        self,
+        *wrong: Any,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        lease: Duration | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Make a function a task: `@sloth.task(...)`. Its name is `module.qualname` unless given.
+
+        `timeout` limits an attempt in awake time, `lease` the time between heartbeats.
+        """
+        if wrong:
+            raise TypeError("write @sloth.task() with parentheses")
+        said = settings(check_name(queue), max_attempts, timeout, lease)
+
+        def decorate(function: Callable[P, R]) -> Task[P, R]:
+            task = Task(function, name or name_of(function), said, self)
+            register(self.tasks, task)
+            return task
+
+        return decorate
+
+    def worker(
+        self,
+        queues: Sequence[str] | str | None = None,
+        *,
+        concurrency: int = 4,
+        pool: str = "process",
+        grace: Duration = 10,
+    ) -> Worker:
+        """A worker for these queues (all by default) that runs up to `concurrency` jobs at once.
+
+        `pool` says where functions run: "process" or "thread". `grace` is how long running jobs may go
+        on when the worker is told to stop.
+        """
+        from .worker import Worker
+
+        return Worker(self, queues=queues, concurrency=concurrency, pool=pool, grace=grace)
+
+    # ---- together with other rows ---------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A write transaction: what you execute and what you enqueue commit together, or not at all."""
+        refuse_while_loading()
+        with self.store.transaction() as bound:
+            yield Transaction(bound, self.verbs)
+
+    def within(self, connection: Any) -> Transaction:
+        """The same through your own `sqlite3.Connection` on the same file; your commit decides."""
+        refuse_while_loading()
+        return Transaction(self.store.within(connection), self.verbs)
+
+    # ---- opening and closing --------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give everything back. Leases that are still held are re-issued to others."""
+        self.waker.close()
+        self.presence.close()
+        self.store.close()
+
+    def __enter__(self) -> Sloth:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read_id(self) -> str:
+        if self._store_id is None:
+            self._store_id = self.store.look(lambda tx: self.store.names.meta(tx, "store")) or "?"
+        return self._store_id
+
+    def _after_fork(self, child: bool) -> None:
+        if child:
+            self.presence.abandon()
+        self.waker.after_fork(child)
+
+    def __repr__(self) -> str:
+        return f"Sloth({self.store.path!r})"
+
+
+class Transaction:
+    """Jobs inside a transaction: of `sloth.transaction()`, or of your own connection."""
+
+    def __init__(self, bound: Any, jobs: Jobs) -> None:
+        self._bound = bound
+        self.verbs = jobs.within(bound)
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Your own statement on the same connection; returns its cursor."""
+        return self._bound.execute(sql, parameters)
+
+    def queue(self, name: str = "default") -> Queue:
+        """A queue whose jobs come to be when the transaction commits."""
+        return Queue(check_name(name), self.verbs)
+
+
+def _path(url: str | os.PathLike[str]) -> str:
+    path = os.fspath(url)
+    if not path or path == ":memory:" or "\0" in path:
+        raise StoreUnavailable(f"{path!r} is not a file. A store is kept in a file: Sloth('work.db')")
+    if path.startswith(("postgresql://", "postgres://")):
+        raise StoreUnavailable("this version keeps stores in SQLite files only: Sloth('work.db')")
+    return os.path.expanduser(path.removeprefix("sqlite:///"))

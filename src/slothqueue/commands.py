@@ -1,0 +1,191 @@
+"""A command as an attempt: what may be one, how it is started, how its worker deals with it.
+
+The command runs under a shim (`shim.py`), which holds the attempt and outlives us. This module is
+imported to enqueue, too, so what it takes to start a process is imported when one is started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clock import Millis
+    from .models import Ending
+
+SHELL = ("/bin/sh", "-c")
+
+# What Python runs as a shim: our package without its __init__, for the shim needs nothing of it. As
+# an imported module, and not as a script, its compiled form is kept.
+_BOOT = """\
+import sys
+package = type(sys)("slothqueue")
+package.__path__ = [sys.argv[1]]
+sys.modules["slothqueue"] = package
+from slothqueue import shim
+sys.exit(shim.main(sys.argv[2:]))
+"""
+_PYTHON = ("-I", "-S", "-E", "-X", "utf8", "-c", _BOOT)
+
+
+def check_argv(argv: Any, shell: bool = False) -> list[str]:
+    """The command as a list of text, of which a shell command has one item.
+
+    Raises ValueError for what no process could be started with.
+    """
+    if isinstance(argv, (str, bytes)):
+        if not shell:
+            raise ValueError(
+                f"a command is a list such as ['ls', '-l'], not {argv!r}; "
+                "shell=True gives a text to the shell"
+            )
+        argv = [argv]
+    if not isinstance(argv, Sequence):
+        raise ValueError(f"a command is a list of text, not {type(argv).__name__}")
+    words = [_text(word, f"argv[{place}]") for place, word in enumerate(argv)]
+    if not words or not words[0].strip():
+        raise ValueError("the command is empty; its first item must name a program")
+    if shell and len(words) > 1:
+        raise ValueError(
+            f"with shell=True the command is one text, and this list has {len(words)} items; "
+            "leave shell=True out to run a list as it is"
+        )
+    return words
+
+
+def check_cwd(cwd: Any) -> str | None:
+    """The working directory as text. Raises ValueError; does not look whether it is there."""
+    return None if cwd is None else _text(cwd, "cwd")
+
+
+def check_env(env: Any) -> dict[str, str] | None:
+    """The variables as text. Raises ValueError for what no environment can hold."""
+    if env is None:
+        return None
+    if not isinstance(env, Mapping):
+        raise ValueError(f"env must be a mapping of text to text, not {type(env).__name__}")
+    checked = {_text(name, "a name in env"): _text(env[name], f"env[{name!r}]") for name in env}
+    for name in checked:
+        if not name or "=" in name:
+            raise ValueError(f"{name!r} cannot be the name of a variable in env")
+    return checked
+
+
+def _text(value: Any, what: str) -> str:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be text, not {type(value).__name__}: {value!r}")
+    if "\0" in value:
+        raise ValueError(f"{what} holds a NUL byte, which no command can be given: {value!r}")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} cannot be given to a command as bytes: {value!r}") from None
+    return value
+
+
+class Command:
+    """One attempt of a command under its shim, as its worker sees it.
+
+    The shim is started at once, and the command only by `go()`, once the store knows who holds it.
+    Raises ValueError for a payload that is no command, OSError when no process can be started.
+    """
+
+    def __init__(
+        self,
+        payload: Mapping[str, Any],
+        *,
+        job: int,
+        attempt: int,
+        fence: int,
+        token: str,
+        cookie: str,
+        lock: str,
+        logs: str,
+        timeout: Millis | None = None,
+        grace: Millis = 10_000,
+    ) -> None:
+        from . import receipts
+        from .spawn import Spawned
+
+        self.base = receipts.base(logs, job, attempt, fence)
+        self.cookie = cookie
+        self.ready = False
+        told = {"JOB": str(job), "ATTEMPT": str(attempt), "TOKEN": token}
+        variables = {f"SLOTH_{name}": value for name, value in told.items()}
+        variables[receipts.COOKIE] = cookie
+        orders = [lock, self.base, "-" if timeout is None else str(timeout), str(grace)]
+        argv = [*orders, _directory(payload), "--", *_words(payload)]
+        _make_private(logs)
+        self.spawned = Spawned(
+            [sys.executable, *_PYTHON, os.path.dirname(os.path.abspath(__file__)), *argv],
+            lock=lock,
+            env={**os.environ, **(check_env(payload.get("env")) or {}), **variables},
+            quiet=True,
+        )
+
+    def receive(self) -> bool:
+        """Take what the shim has said; True once it holds its lock. Never waits."""
+        self.ready = b"ready" in self.spawned.receive() or self.ready
+        return self.ready
+
+    def go(self) -> bool:
+        """Let the command start. False when the shim is gone or no longer listens."""
+        return self.spawned.send(b"go")
+
+    def stop(self, why: str = "its worker stops") -> bool:
+        """Ask the shim to end the whole tree, with its grace; `why` goes into the history."""
+        return self.spawned.send(b"stop " + " ".join(why.split()).encode())
+
+    def hurry(self) -> bool:
+        """Cut the grace short."""
+        return self.spawned.send(b"hurry")
+
+    @property
+    def gone(self) -> bool:
+        """Whether the shim has ended: then `ending()` tells how the command did."""
+        return self.spawned.gone
+
+    def ending(self) -> Ending | None:
+        """How the attempt ended, by the word of its shim; None when the shim told nothing."""
+        from . import receipts
+
+        told = receipts.read(self.base)
+        return None if told is None else receipts.ending(told)
+
+    def sweep(self) -> list[str]:
+        """Kill what a shim that was killed left running; returns each as `"PID NAME"`."""
+        from . import receipts
+
+        return receipts.sweep(self.cookie, self.spawned.pid)
+
+    def close(self) -> None:
+        """Give back what it costs us. A command that was let go runs on."""
+        self.spawned.close()
+
+    def __repr__(self) -> str:
+        return f"Command({os.path.basename(self.base)}, {self.spawned!r})"
+
+
+def _words(payload: Mapping[str, Any]) -> list[str]:
+    shell = bool(payload.get("shell"))
+    words = check_argv(payload.get("argv"), shell)
+    return [*SHELL, *words] if shell else words
+
+
+def _directory(payload: Mapping[str, Any]) -> str:
+    """Where the command runs. The shim itself is in `/`, so this must not be relative."""
+    cwd = check_cwd(payload.get("cwd"))
+    try:
+        return os.path.abspath(cwd or ".")
+    except FileNotFoundError:  # our own directory was removed: no command may run elsewhere instead
+        return cwd or "."
+
+
+def _make_private(logs: str) -> None:
+    os.makedirs(logs, mode=0o700, exist_ok=True)
+    if os.stat(logs).st_mode & 0o077:
+        os.chmod(logs, 0o700)

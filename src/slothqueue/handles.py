@@ -1,0 +1,246 @@
+"""What users hold in their hands: a job, a lease. Both act through the feature that made them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import codec
+from .errors import JobCancelled, JobFailed
+from .models import COMMAND, ENDED, STATES, TASK, Ending, Event
+from .storage.base import Claimed, Held, Row
+from .timing import Duration, as_datetime, millis
+
+if TYPE_CHECKING:
+    from .jobs import Jobs
+
+
+class Job:
+    """A frozen snapshot of one job; `refresh()` gives a newer one.
+
+    Moments are aware datetimes in UTC. `priority`: higher starts sooner. `attempts` counts those that
+    were spent, a running one included.
+    """
+
+    __slots__ = ("_jobs", "_row")
+
+    def __init__(self, row: Row, jobs: Jobs) -> None:
+        self._row, self._jobs = row, jobs
+
+    @property
+    def id(self) -> int:
+        return self._row[0]  # type: ignore[no-any-return]
+
+    @property
+    def queue(self) -> str:
+        return self._row[1]  # type: ignore[no-any-return]
+
+    @property
+    def kind(self) -> str:
+        """What it is made of: `payload`, `command` or `task`."""
+        return ("payload", "command", "task")[self._row[2]]
+
+    @property
+    def task(self) -> str | None:
+        """The name of the task, for a call of one."""
+        return self._row[3] or None
+
+    @property
+    def state(self) -> str:
+        """queued, running, done, failed or cancelled."""
+        return STATES[self._row[4]]
+
+    @property
+    def priority(self) -> int:
+        return self._row[5]  # type: ignore[no-any-return]
+
+    @property
+    def run_at(self) -> dt.datetime:
+        """The moment from which it may start, or might have."""
+        return as_datetime(self._row[6])
+
+    @property
+    def created_at(self) -> dt.datetime:
+        return as_datetime(self._row[7])
+
+    @property
+    def started_at(self) -> dt.datetime | None:
+        """When its latest attempt was claimed."""
+        return None if self._row[8] is None else as_datetime(self._row[8])
+
+    @property
+    def finished_at(self) -> dt.datetime | None:
+        return None if self._row[9] is None else as_datetime(self._row[9])
+
+    @property
+    def attempts(self) -> int:
+        return self._row[10]  # type: ignore[no-any-return]
+
+    @property
+    def max_attempts(self) -> int:
+        """Its budget, or that of its queue."""
+        own = self._row[11]
+        return self._jobs.lanes.policy(self.queue).max_attempts if own is None else own
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds of awake time that an attempt may take."""
+        return None if self._row[12] is None else self._row[12] / 1000
+
+    @property
+    def worker(self) -> str | None:
+        """Who runs it or ran it last, as host:pid."""
+        return self._row[13]  # type: ignore[no-any-return]
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued; for a command its argument list and place, for a task its arguments."""
+        return codec.decode(self._row[14])
+
+    @property
+    def error(self) -> str | None:
+        """The error of the latest attempt that failed."""
+        return self._row[16]  # type: ignore[no-any-return]
+
+    @property
+    def message(self) -> str | None:
+        return self._row[17]  # type: ignore[no-any-return]
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a command that has ended: its exit code, 128 + n for signal n, 124 for our timeout."""
+        if self._row[2] != COMMAND or self._row[15] is None:
+            return None
+        return json.loads(self._row[15]).get("exit_code")  # type: ignore[no-any-return]
+
+    @property
+    def command(self) -> list[str] | None:
+        """The argument list, for a command."""
+        return self.payload["argv"] if self._row[2] == COMMAND else None
+
+    @property
+    def name(self) -> str:
+        """A short name for people: the command line, the task, or the payload."""
+        if self._row[2] == COMMAND:
+            return " ".join(self.payload["argv"])
+        return self._row[3] if self._row[2] == TASK else self._row[14]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    def refresh(self) -> Job:
+        """The job as it is now. Raises JobNotFound if it was pruned."""
+        return self._jobs.get(self.id)
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """What the job returned; waits for its end, for ever or for `timeout`.
+
+        Raises JobFailed with its last error, JobCancelled, or TimeoutError when it has not ended in
+        time. `None` is a result.
+        """
+        job = self._jobs.wait_for_end(self, timeout)
+        if job.state == "failed":
+            raise JobFailed(f"job {job.id} failed after {job.attempts} attempts: {job.error}")
+        if job.state == "cancelled":
+            raise JobCancelled(f"job {job.id} was cancelled: {job.error or job.message or 'on request'}")
+        return None if job._row[15] is None else codec.decode(job._row[15])
+
+    def events(self) -> list[Event]:
+        """Its whole history, oldest first."""
+        return self._jobs.history(self.id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self._row == other._row
+
+    def __hash__(self) -> int:
+        return hash(self._row)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state} in {self.queue!r}, attempt {self.attempts}: {self.name[:60]}>"
+
+
+class Lease:
+    """The right to work on one job. Whatever ends or extends it raises LeaseLost when it is lost."""
+
+    __slots__ = ("_claimed", "_jobs", "queue")
+
+    def __init__(self, claimed: Claimed, queue: str, jobs: Jobs) -> None:
+        self._claimed, self.queue, self._jobs = claimed, queue, jobs
+
+    @property
+    def id(self) -> int:
+        """Of the job."""
+        return self._claimed.id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first; a snooze or a release gives its number back."""
+        return self._claimed.attempt
+
+    @property
+    def payload(self) -> Any:
+        return codec.decode(self._claimed.payload)
+
+    @property
+    def token(self) -> str:
+        """Store, job and attempt: the same wherever this attempt is told of, for idempotent effects."""
+        return f"{self._jobs.store_id()}:{self._claimed.id}:{self._claimed.attempt}"
+
+    @property
+    def fence(self) -> int:
+        """Grows at every claim of the job."""
+        return self._claimed.fence
+
+    @property
+    def holder(self) -> int:
+        """Who holds it: the number of this handle's present life."""
+        return self._claimed.holder
+
+    @property
+    def job(self) -> Job:
+        """A snapshot of the job, read now."""
+        return self._jobs.get(self._claimed.id)
+
+    @property
+    def length(self) -> int | None:
+        """How long it lasts from each heartbeat, in ms of awake time."""
+        return self._claimed.lease
+
+    @property
+    def held(self) -> Held:
+        return Held(*self._claimed[:7])
+
+    def heartbeat(self) -> None:
+        """Move the end of the lease out to its whole length from now."""
+        self._jobs.heartbeat(self)
+
+    def complete(self, result: Any = None, message: str | None = None) -> None:
+        """The attempt succeeded: the job is done. `result` is JSON."""
+        text = None if result is None else codec.encode(result, "result")
+        self._jobs.complete(self, text, message)
+
+    def fail(self, error: str) -> None:
+        """The attempt failed: again after the back-off, or for good if the budget is spent."""
+        self._jobs.settle(self, Ending("fail", error=str(error)))
+
+    def retry(self, delay: Duration | None = None, error: str | None = None) -> None:
+        """As fail(), with a delay of your own."""
+        wait = None if delay is None else millis(delay, what="delay")
+        self._jobs.settle(self, Ending("retry", error=error, delay=wait))
+
+    def discard(self, error: str) -> None:
+        """The job fails for good, whatever is left of its budget."""
+        self._jobs.settle(self, Ending("discard", error=str(error)))
+
+    def snooze(self, delay: Duration) -> None:
+        """Give it back for later. Spends no attempt."""
+        self._jobs.settle(self, Ending("snooze", delay=millis(delay, what="delay")))
+
+    def release(self) -> None:
+        """Give it back unrun; it is due again at once. Spends no attempt."""
+        self._jobs.settle(self, Ending("release"))
+
+    def __repr__(self) -> str:
+        return f"<Lease on job {self.id} in {self.queue!r}, attempt {self.attempt}>"

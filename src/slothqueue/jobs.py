@@ -1,0 +1,266 @@
+"""The verbs of jobs: enqueue, claim, heartbeat, complete, fail, wait, look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from .clock import Millis
+from .errors import JobNotFound, LeaseLost
+from .handles import Job, Lease
+from .lanes import Lanes
+from .models import DONE, PAYLOAD, RUNNING, Ending, Event, NewJob
+from .presence import Presence
+from .settling import base, note_base, settle
+from .storage.base import Claimed, Row, Store, Terms, Tx
+from .timing import Duration, as_datetime, millis
+from .upkeep import Upkeep
+from .waker import Waker, soonest
+
+BY_HAND: Millis = 60_000
+"""A lease taken by hand lasts this long unless the queue says otherwise."""
+
+
+class Jobs:
+    """Jobs of one store, seen through one handle, or through one transaction of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        lanes: Lanes,
+        presence: Presence,
+        upkeep: Upkeep,
+        waker: Waker,
+        store_id: Callable[[], str],
+    ) -> None:
+        self.store, self.lanes, self.presence = store, lanes, presence
+        self.upkeep, self.waker, self.store_id = upkeep, waker, store_id
+
+    def within(self, store: Store) -> Jobs:
+        """The same verbs inside a transaction that somebody else ends."""
+        lanes = self.lanes.within(store)
+        return Jobs(store, lanes, self.presence, self.upkeep, self.waker, self.store_id)
+
+    # ---- enqueue --------------------------------------------------------------------------------
+
+    def add(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Job:
+        """Write one job; it survives whatever happens next. `names` are its queue, kind and task."""
+        store, late = self.store, job.relative
+        asked = base(store.clock) if late else 0
+
+        def work(tx: Tx) -> int:
+            if late:
+                note_base(store, tx, asked)
+            return store.jobs.add(tx, job, now, asked)
+
+        id = store.write(work, single=not late)
+        return Job((id, *self._row(job, names, now)), self)
+
+    def add_many(
+        self, job: NewJob, payloads: Sequence[str], names: tuple[str, int, str], now: Millis
+    ) -> list[Job]:
+        """Write a job like this for each payload, in one transaction with one wake-up; or none."""
+        store, asked = self.store, base(self.store.clock)
+
+        def work(tx: Tx) -> list[int]:
+            if job.relative:
+                note_base(store, tx, asked)
+            return store.jobs.add_many(tx, job, payloads, now, asked)
+
+        ids = store.write(work)
+        row = self._row(job, names, now)
+        head, tail = row[:13], row[14:]
+        return [Job((id, *head, text, *tail), self) for id, text in zip(ids, payloads)]
+
+    def _row(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Row:
+        """The row of a job that was just written, without its id."""
+        queue, kind, task = names
+        row = (queue, kind, task, 0, -job.priority, job.due, now, None, None, 0, job.max_attempts)
+        return (*row, job.timeout, None, job.payload, None, None, None)
+
+    # ---- claim ----------------------------------------------------------------------------------
+
+    def claim(self, queue: str, limit: int = 1) -> list[Lease]:
+        """Take up to `limit` due jobs of a queue, payloads only; never waits."""
+        lane = self.lanes.find(queue, PAYLOAD)
+        if lane is None:
+            return []
+        looked = self.upkeep.due()
+        if looked:
+            self.upkeep.run()
+        taken = self._claim(lane, limit)
+        if not taken and not looked and self.upkeep.run():  # what the dead have left
+            taken = self._claim(lane, limit)
+        return [Lease(claimed, queue, self) for claimed in taken]
+
+    def _claim(self, lane: int, limit: int) -> list[Claimed]:
+        if not self.presence.registered and not self._is_due(lane):
+            return []
+        store, worker, now = self.store, self.presence.id, self.store.clock.wall()
+        return store.write(
+            lambda tx: store.jobs.claim_lane(
+                tx, lane, limit, now, lambda lease: self._by_hand(worker, lease)
+            ),
+            durable=False,
+            tell=False,
+            lazy=True,
+        )
+
+    def _by_hand(self, worker: int, lease: Millis | None) -> Terms:
+        length = lease or BY_HAND
+        return Terms(worker, worker, length, self.store.clock.awake() + length)
+
+    def _is_due(self, lane: int) -> bool:
+        store = self.store
+        return store.look(lambda tx: store.jobs.glance(tx, lane)).due(store.clock.wall())
+
+    def wait(self, queue: str, timeout: Duration | None) -> Lease:
+        """Claim one job, waiting for it. Raises TimeoutError."""
+        until = self._deadline(timeout)
+        self.waker.start()
+        while True:
+            mark = self.waker.mark()
+            if leases := self.claim(queue):
+                return leases[0]
+            left = self._left(until, f"nothing to claim in queue {queue!r}")
+            lane = self.lanes.find(queue, PAYLOAD)
+            self.waker.wait(mark, soonest(left, self.next_look([] if lane is None else [lane])))
+
+    def next_look(self, lanes: Iterable[int]) -> Millis | None:
+        """In how many ms there may be something to do without anybody's commit."""
+        store = self.store
+        glances = store.look(lambda tx: [store.jobs.glance(tx, lane) for lane in lanes])
+        due = soonest(*(glance.next_due for glance in glances))
+        wait = None if due is None else max(due - store.clock.wall(), 0)
+        return soonest(wait, self.upkeep.next_look())
+
+    def _deadline(self, timeout: Duration | None) -> Millis | None:
+        if timeout is None:
+            return None
+        return self.store.clock.awake() + millis(timeout, what="timeout")
+
+    def _left(self, until: Millis | None, what: str) -> Millis | None:
+        if until is None:
+            return None
+        left = until - self.store.clock.awake()
+        if left <= 0:
+            raise TimeoutError(f"{what} within the time given")
+        return left
+
+    # ---- the end of an attempt --------------------------------------------------------------------
+
+    def complete(self, lease: Lease, result: str | None, message: str | None) -> None:
+        """End the attempt well. Raises LeaseLost."""
+        store, held, now = self.store, lease.held, self.store.clock.wall()
+        if not store.write(lambda tx: store.jobs.complete(tx, held, now, result, message)):
+            raise LeaseLost.of(held.id, held.attempt)
+
+    def complete_many(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Complete all that are still held, in one transaction; returns those."""
+        fences: dict[int, dict[int, int]] = {}
+        for lease in leases:
+            fences.setdefault(lease.holder, {})[lease.id] = lease.fence
+        jobs, now = self.store.jobs, self.store.clock.wall()
+        done = self.store.write(
+            lambda tx: {
+                (id, fences[holder][id])
+                for holder in fences
+                for id in jobs.complete_many(tx, holder, fences[holder], now)
+            }
+        )
+        return [lease for lease in leases if (lease.id, lease.fence) in done]
+
+    def settle(self, lease: Lease, ending: Ending) -> None:
+        """End the attempt as told. Raises LeaseLost."""
+        if not self.store.write(lambda tx: settle(self.store, tx, lease.held, ending)):
+            raise LeaseLost.of(lease.id, lease.attempt)
+
+    def heartbeat(self, lease: Lease) -> None:
+        """Extend the lease. Raises LeaseLost."""
+        store, until = self.store, self.store.clock.awake() + (lease.length or BY_HAND)
+        if not store.write(
+            lambda tx: store.jobs.extend(tx, lease.held, until), durable=False, tell=False
+        ):
+            raise LeaseLost.of(lease.id, lease.attempt)
+
+    # ---- looking ----------------------------------------------------------------------------------
+
+    def get(self, id: int) -> Job:
+        """The job as it is now. Raises JobNotFound."""
+        row = self.store.read(lambda tx: self.store.jobs.get(tx, id)) if _is_id(id) else None
+        if row is None:
+            raise JobNotFound.of(id)
+        return Job(row, self)
+
+    def find(self, queue: str | None, state: str | None, limit: int) -> list[Job]:
+        """Running jobs first, then waiting ones in start order, then ended ones, newest first."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise ValueError(f"limit must be a whole number from 0 on, and is {limit!r}")
+        rows = self.store.read(lambda tx: self._find(tx, queue, state, limit))
+        return [Job(row, self) for row in rows]
+
+    def _find(self, tx: Tx, queue: str | None, state: str | None, limit: int) -> list[Row]:
+        lanes = self.lanes.select(tx, queue)
+        if not lanes:
+            return []
+        number = None if queue is None else lanes[0].queue_id
+        ids, now = [lane.id for lane in lanes], self.store.clock.wall()
+        return self.store.jobs.find(tx, ids, number, state, limit, now)
+
+    def counts(self, queue: str | None) -> dict[str, int]:
+        """How many jobs are in each state."""
+        return self.store.read(lambda tx: self._counts(tx, queue))
+
+    def _counts(self, tx: Tx, queue: str | None) -> dict[str, int]:
+        ids = [lane.id for lane in self.lanes.select(tx, queue)]
+        return self.store.jobs.counts(tx, ids, self.store.clock.wall())
+
+    def wait_for_end(self, job: Job, timeout: Duration | None) -> Job:
+        """The job once it has ended. Raises TimeoutError, JobNotFound."""
+        until, store = self._deadline(timeout), self.store
+        self.waker.start()
+        while True:
+            mark = self.waker.mark()
+            state = store.look(lambda tx: store.jobs.state(tx, job.id))
+            if state is None:
+                raise JobNotFound.of(job.id)
+            if state >= DONE:
+                return self.get(job.id)
+            if self.upkeep.due() and self.upkeep.run():
+                continue  # a dead shim's receipt may have ended just this one
+            left = self._left(until, f"job {job.id} has not ended")
+            self.waker.wait(mark, soonest(left, self.upkeep.next_look()))
+
+    def history(self, id: int) -> list[Event]:
+        """Everything that happened to a job, oldest first. Raises JobNotFound."""
+        record, rows = self.store.read(
+            lambda tx: (self.store.jobs.record(tx, id), self.store.jobs.events(tx, id))
+        )
+        if record is None:
+            raise JobNotFound.of(id)
+        return timeline(record, rows)
+
+
+def _is_id(id: object) -> bool:
+    """Whether there could be such a job: a store cannot even be asked for text or for 2 ** 64."""
+    return isinstance(id, int) and 0 < id < 1 << 63
+
+
+def timeline(record: Row, rows: Sequence[Row]) -> list[Event]:
+    """One timeline from the packed record of a job and the events that were written out."""
+    state, created, claimed, finished, attempts, message, worker = record[:7]
+    running, running_since, running_by = record[7:]
+    events = [Event(1, "enqueued", as_datetime(created))]
+    events += [Event(row[0], row[1], as_datetime(row[2]), *row[3:]) for row in rows]
+    if running is not None:
+        state, attempts, claimed, worker = RUNNING, running, running_since, running_by
+    if state in (RUNNING, DONE):  # the claim of any other attempt was written out when it ended
+        events.append(_next(events, "claimed", claimed, attempts, worker))
+    if state == DONE:
+        events.append(_next(events, "completed", finished, attempts, worker, message))
+    return events
+
+
+def _next(
+    events: list[Event], kind: str, at: Millis, attempt: int, worker: str, detail: str | None = None
+) -> Event:
+    return Event(events[-1].n + 1, kind, as_datetime(at), attempt, worker, None, detail)

@@ -1,0 +1,159 @@
+"""Starts attempts: a shim for a command, a pool child, a thread or the event loop for a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import codec
+from .commands import Command
+from .clock import Millis
+from .jobs import Jobs
+from .lanes import Lane
+from .liveness import make_private
+from .models import COMMAND
+from .pool import LoopThread, ThreadSlots, reference
+from .running import ChildRun, CommandRun, LoopRun, Run, Slot, ThreadRun
+from .settling import cookie
+from .storage.base import Claimed, Holder
+from .tasks import Task
+
+Beater = Callable[[int], None]
+
+
+class Launcher:
+    """The means by which one worker runs things: children, threads, a loop."""
+
+    def __init__(
+        self,
+        verbs: Jobs,
+        tasks: dict[str, Task[..., Any]],
+        *,
+        pool: str,
+        live: str,
+        logs: str,
+        wake: Callable[[], None],
+        beat: Callable[[int], None],
+    ) -> None:
+        self._verbs, self._tasks, self._pool = verbs, tasks, pool
+        self._live, self._logs, self._wake, self._beat = live, logs, wake, beat
+        self._threads, self._loop = ThreadSlots(), LoopThread()
+        self._places: dict[str, dict[str, Any] | None] = {}
+        self.slots: list[Slot] = []
+
+    # ---- children -------------------------------------------------------------------------------
+
+    def listen(self) -> list[Holder]:
+        """Hear what the children say; returns the holders of those that are gone for good."""
+        place, me = self._verbs.presence.place, self._verbs.presence.id
+        for slot in self.slots:
+            slot.listen(place, me)
+        gone = [slot for slot in self.slots if slot.child.gone and not slot.busy]
+        for slot in gone:
+            self.slots.remove(slot)
+            slot.close()
+        return [slot.holder for slot in gone if slot.holder is not None]
+
+    def in_child(self, task: str) -> bool:
+        """Whether this task runs in a child process here."""
+        return self._place(task) is not None
+
+    def _place(self, name: str) -> dict[str, Any] | None:
+        if name not in self._places:
+            task = self._tasks[name]
+            apart = self._pool == "process" and not is_async(task.function)
+            self._places[name] = reference(task.function) if apart else None
+        return self._places[name]
+
+    def idle(self) -> list[Slot]:
+        """Children that are ready for a function."""
+        return [slot for slot in self.slots if slot.idle]
+
+    def _slot(self, claimed: Claimed) -> Slot:
+        """The child that holds the lease already, or a new one that will."""
+        for slot in self.idle():
+            if slot.holder is not None and slot.holder.id == claimed.holder:
+                return slot
+        slot = Slot(self._fresh_lock())
+        self.slots.append(slot)
+        return slot
+
+    def _fresh_lock(self) -> str:
+        make_private(self._live)
+        return os.path.join(self._live, f"{os.urandom(16).hex()}.lock")
+
+    # ---- attempts -------------------------------------------------------------------------------
+
+    def start(self, claimed: Claimed, lane: Lane) -> Run:
+        """Start what was claimed. Raises whatever keeps it from starting."""
+        token = f"{self._verbs.store_id()}:{claimed.id}:{claimed.attempt}"
+        if lane.kind == COMMAND:
+            return self._start_command(claimed, token)
+        place = self._place(lane.task)
+        if place is not None:
+            return self._start_child(claimed, lane.task, token, place)
+        return self._start_here(claimed, self._tasks[lane.task].function, token)
+
+    def _start_command(self, claimed: Claimed, token: str) -> Run:
+        command = Command(
+            codec.decode(claimed.payload),
+            job=claimed.id,
+            attempt=claimed.attempt,
+            fence=claimed.fence,
+            token=token,
+            cookie=cookie(self._verbs.store_id(), claimed.id, claimed.fence),
+            lock=self._fresh_lock(),
+            logs=self._logs,
+            timeout=claimed.timeout,
+        )
+        return CommandRun(claimed, command, self._verbs.presence.place)
+
+    def _start_child(
+        self, claimed: Claimed, task: str, token: str, place: dict[str, Any]
+    ) -> Run:
+        message = {
+            "job": claimed.id,
+            "attempt": claimed.attempt,
+            "token": token,
+            "task": task,
+            "payload": codec.decode(claimed.payload),
+            **place,
+        }
+        run = ChildRun(claimed, self._slot(claimed), message, self._deadline(claimed))
+        if run.given:
+            run.begin()
+        return run
+
+    def _start_here(self, claimed: Claimed, function: Callable[..., Any], token: str) -> Run:
+        kind = LoopRun if is_async(function) else ThreadRun
+        run = kind(
+            claimed,
+            token,
+            self._deadline(claimed),
+            heartbeat=lambda: self._beat(claimed.id),
+            wake=self._wake,
+        )
+        run.start(self._loop if isinstance(run, LoopRun) else self._threads, function)
+        return run
+
+    def _deadline(self, claimed: Claimed) -> Millis | None:
+        limit = claimed.timeout
+        return None if limit is None else self._verbs.store.clock.awake() + limit
+
+    def close(self) -> None:
+        """End the children; let the threads and the loop come to their end."""
+        for slot in self.slots:
+            slot.close()
+        self.slots.clear()
+        self._threads.close()
+        self._loop.close()
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function, also behind a wrapper or an object that is called."""
+    import inspect
+
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)
+    )

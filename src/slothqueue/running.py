@@ -1,0 +1,294 @@
+"""An attempt that runs, in one of four ways: under a shim, in a pool child, in a thread, on the loop.
+
+All four look alike to the worker: they may hand the lease over to a process of their own, they are
+polled for their ending, and they can be asked to stop or be made to.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import codec
+from .clock import Millis
+from .commands import Command
+from .context import CurrentJob
+from .liveness import Place, describe, fresh_id
+from .models import Ending
+from .pool import Child
+from .storage.base import Claimed, Held, Holder
+from .timing import spoken
+from .upkeep import reclaim
+
+
+class Run(Protocol):
+    """One attempt under way."""
+
+    held: Held
+    """The lease, with its present holder."""
+    limit: Millis | None
+    deadline: Millis | None
+    """When its time limit ends, awake time; None if it has none or keeps it itself."""
+
+    def taker(self) -> Holder | None:
+        """The process that the lease is to be handed over to, once it is ready for it."""
+        ...
+
+    def begin(self) -> None:
+        """The lease is where it belongs: go."""
+        ...
+
+    def poll(self) -> Ending | None:
+        """How it ended, if it has."""
+        ...
+
+    def ask(self) -> None:
+        """Tell it that its worker wants to stop."""
+        ...
+
+    def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        """Make it stop, with this ending unless it has one of its own by now."""
+        ...
+
+    def files(self) -> list[Any]:
+        """What becomes readable when there is something to poll."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it cost."""
+        ...
+
+
+def held_of(claimed: Claimed) -> Held:
+    return Held(*claimed[:7])
+
+
+def timed_out(run: Run) -> Ending:
+    """The ending of an attempt that went on for longer than it may."""
+    error = f"timed out after {spoken(run.limit or 0)}"
+    return Ending("fail", error=error, reason="timed out")
+
+
+class CommandRun:
+    """A command: the lease goes to its shim, which keeps the time limit and leaves a receipt."""
+
+    deadline = None
+
+    def __init__(self, claimed: Claimed, command: Command, place: Place) -> None:
+        self.held, self._command, self._place = held_of(claimed), command, place
+        self.limit = claimed.timeout
+        self._given = False
+
+    def taker(self) -> Holder | None:
+        spawned = self._command.spawned
+        if self._given or not self._command.receive():
+            return None
+        self._given = True
+        try:
+            return describe(
+                fresh_id(), "shim", spawned.lock, spawned.pid, self._place, self.held.worker
+            )
+        except OSError:  # it is gone already, and poll() will say so
+            return None
+
+    def begin(self) -> None:
+        self._command.go()
+
+    def poll(self) -> Ending | None:
+        if not self._command.gone:
+            return None
+        told = self._command.ending()
+        if told is None:
+            self._command.sweep()
+            return reclaim("gone", f"shim {self._command.spawned.pid}", self._how())
+        return told
+
+    def _how(self) -> str:
+        code = self._command.spawned.process.returncode or 0
+        return f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit {code}"
+
+    def ask(self) -> None:
+        """A command is not told before it has to stop."""
+
+    def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        if not self._given:
+            self._command.close()  # it has not begun, and will not
+        elif hurry:
+            self._command.stop(ending.reason or "its worker stops")
+            self._command.hurry()
+        else:
+            self._command.stop(ending.reason or "its worker stops")
+
+    def files(self) -> list[Any]:
+        spawned = self._command.spawned
+        return [spawned.socket] + ([] if spawned.pidfd is None else [spawned.pidfd])
+
+    def close(self) -> None:
+        self._command.close()
+        _unlink(self._command.spawned.lock)
+
+
+class Slot:
+    """A pool child, with the row that makes it a holder."""
+
+    def __init__(self, lock: str) -> None:
+        self.child = Child(lock)
+        self.holder: Holder | None = None
+        self.registered = False
+        self.busy = False
+        self.said: list[dict[str, Any]] = []
+
+    def listen(self, place: Place, worker: int) -> None:
+        """Take what it says; once it is ready it has a holder."""
+        self.said += self.child.receive()
+        if self.holder is None and self.child.ready and not self.child.gone:
+            self.holder = describe(
+                fresh_id(), "child", self.child.lock, self.child.pid, place, worker
+            )
+
+    @property
+    def idle(self) -> bool:
+        return self.holder is not None and not self.busy and not self.child.gone
+
+    def files(self) -> list[Any]:
+        return [self.child.socket] + ([] if self.child.pidfd is None else [self.child.pidfd])
+
+    def close(self) -> None:
+        self.child.close()
+        _unlink(self.child.lock)
+
+
+class ChildRun:
+    """A function in a pool child."""
+
+    def __init__(
+        self, claimed: Claimed, slot: Slot, message: dict[str, Any], deadline: Millis | None
+    ) -> None:
+        self.held, self.limit, self.deadline = held_of(claimed), claimed.timeout, deadline
+        self.slot, self._message = slot, message
+        self.given = slot.holder is not None and claimed.holder == slot.holder.id
+        self._told: Ending | None = None
+        slot.busy = True
+
+    def taker(self) -> Holder | None:
+        if self.given or self.slot.holder is None:
+            return None
+        self.given = True
+        return self.slot.holder
+
+    def begin(self) -> None:
+        self.slot.child.run(self._message)
+
+    def poll(self) -> Ending | None:
+        gone = self.slot.child.gone  # asked first: what it said before it ended is then all there
+        if gone:
+            self.slot.said += self.slot.child.receive()
+        said, self.slot.said = self.slot.said, []
+        for message in said:
+            if message["kind"] == "ended":
+                return self._told or Ending(**message["ending"])
+        if not gone:
+            return None
+        return self._told or reclaim("gone", f"child {self.slot.child.pid}", self.slot.child.ended_by())
+
+    def ask(self) -> None:
+        self.slot.child.stop()
+
+    def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        self._told = ending
+        self.slot.child.kill()
+
+    def files(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        self.slot.busy = False
+
+
+class ThreadRun:
+    """A function in a thread of the worker. It cannot be made to stop, only be asked."""
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        token: str,
+        deadline: Millis | None,
+        *,
+        heartbeat: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.held, self.limit, self.deadline = held_of(claimed), claimed.timeout, deadline
+        self._payload, self._wake = claimed.payload, wake
+        self._ending: Ending | None = None
+        self._told: Ending | None = None
+        self._stopping = False
+        self.current = CurrentJob(
+            claimed.id,
+            claimed.attempt,
+            token=token,
+            stopping=lambda: self._stopping,
+            heartbeat=heartbeat,
+            progress=lambda fraction, message: None,
+        )
+
+    def start(self, where: Any, function: Callable[..., Any]) -> None:
+        """Begin; `where` are the worker's threads."""
+        call = codec.decode(self._payload)
+        where.start(
+            lambda: function(*call["args"], **call["kwargs"]), self.current, self._finished
+        )
+
+    def _finished(self, ending: Ending) -> None:
+        self._ending = ending
+        self._wake()
+
+    def taker(self) -> Holder | None:
+        return None
+
+    def begin(self) -> None:
+        """It began when it was started."""
+
+    def poll(self) -> Ending | None:
+        # What it was told counts for what it could not finish; what it completed is complete.
+        if self._ending is None or self._told is None or self._ending.kind == "complete":
+            return self._ending
+        return self._told
+
+    def ask(self) -> None:
+        self._stopping = True
+
+    def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        self._told, self._stopping, self.deadline = ending, True, None
+
+    def files(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        """The thread goes back to the pool by itself."""
+
+
+class LoopRun(ThreadRun):
+    """A coroutine function on the worker's event loop: like a thread, but it can be cancelled."""
+
+    def start(self, where: Any, function: Callable[..., Any]) -> None:
+        """Begin; `where` is the worker's loop."""
+        call = codec.decode(self._payload)
+        self._call = where.start(
+            function, call["args"], call["kwargs"], current=self.current, done=self._finished
+        )
+
+    def poll(self) -> Ending | None:
+        return self._ending
+
+    def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        self._stopping, self.deadline = True, None
+        self._call.cancel(ending)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

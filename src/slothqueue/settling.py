@@ -1,0 +1,66 @@
+"""Carries out the end of an attempt: judged by a pure rule, written under the lease's fence."""
+
+from __future__ import annotations
+
+from .clock import Clock, Millis
+from .models import Ending, Policy, Verdict, verdict
+from .storage.base import Held, Settlement, Store, Tx
+
+
+def base(clock: Clock) -> Millis:
+    """Wall minus elapsed time: falls when the wall clock is set back, whatever else happens."""
+    return clock.wall() - clock.elapsed()
+
+
+NOTICED: Millis = 100
+"""Smaller steps of the wall clock are corrections, which nobody has to notice."""
+
+
+def note_base(store: Store, tx: Tx, asked: Millis) -> None:
+    """Note under what clock a delay is asked for, so that everybody can tell when the clock falls.
+
+    The note is never lower than what any waiting delay was asked under; only the rota lowers it, once
+    it has moved those delays.
+    """
+    noted = store.names.meta(tx, "base")
+    if noted is None or asked > int(noted):
+        store.names.set_meta(tx, "base", str(asked))
+
+
+def cookie(store_id: str, job: int, fence: int) -> str:
+    """By what the processes of one lease of a command are known: its value in their environment."""
+    return f"{store_id}:{job}:{fence}"
+
+
+def settle(store: Store, tx: Tx, held: Held, ending: Ending) -> bool:
+    """End an attempt inside the caller's transaction; False if the lease was lost before."""
+    now = store.clock.wall()
+    if ending.kind == "complete":
+        return store.jobs.complete(tx, held, now, ending.result, ending.message)
+    row = store.jobs.policy(tx, held.id)
+    if row is None:
+        return False
+    _, _, _, attempts, max_attempts, factor, cap = row
+    judged = verdict(ending, held.attempt, Policy(max_attempts, factor, cap))
+    if judged.delay:
+        note_base(store, tx, base(store.clock))
+    return store.jobs.settle(tx, _settlement(store, held, ending, judged, attempts, now))
+
+
+def _settlement(
+    store: Store, held: Held, ending: Ending, judged: Verdict, attempts: int, now: Millis
+) -> Settlement:
+    # A job that is only given back keeps its place among those that were due before.
+    later = judged.delay is not None
+    return Settlement(
+        held=held,
+        state=judged.state,
+        attempts=held.attempt if judged.spent else attempts,
+        now=now,
+        due=now + judged.delay if judged.delay is not None else None,
+        base=base(store.clock) if later and judged.delay else None,
+        result=ending.result,
+        error=ending.error if judged.spent else None,
+        message=ending.message,
+        events=judged.events,
+    )

@@ -1,0 +1,161 @@
+"""A task: a Python function that can be called here and now, or enqueued to run by a worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
+
+from . import codec
+from .clock import Millis
+from .context import refuse_while_loading
+from .errors import WrongState
+from .handles import Job
+from .jobs import Jobs
+from .models import TASK
+from .queues import QueueOptions, enqueue
+from .timing import Duration, Moment, millis
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+registered: dict[str, Task[..., Any]] = {}
+"""Every task of this process by name: how a pool child finds the function that it is to run."""
+
+
+class Options(TypedDict, total=False):
+    """What `using()` takes; as for `Queue.enqueue`."""
+
+    delay: Duration | None
+    run_at: Moment | None
+    priority: int
+    max_attempts: int | None
+    timeout: Duration | None
+    queue: str
+
+
+class Settings(NamedTuple):
+    """What was said of a task when it was defined."""
+
+    queue: str
+    max_attempts: int | None
+    timeout: Millis | None
+    lease: Millis | None
+
+
+class Home(Protocol):
+    """Where a task enqueues: a store, or a transaction on it."""
+
+    verbs: Jobs
+
+
+class Task(Generic[P, R]):
+    """Made by `@sloth.task()`; calling it is an ordinary call of the function."""
+
+    def __init__(self, function: Callable[P, R], name: str, settings: Settings, home: Home) -> None:
+        self.function, self.name, self.settings = function, name, settings
+        self.home, self.options = home, Options()
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__qualname__ = getattr(function, "__qualname__", name)
+        self.__module__ = getattr(function, "__module__", "")
+        self.__wrapped__ = function
+        self._signature: Any = None
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it here and now."""
+        return self.function(*args, **kwargs)
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Have a worker run it; takes the arguments of the function itself.
+
+        Raises TypeError if the function cannot be called like that, NotSerializable if an argument is
+        not JSON.
+        """
+        refuse_while_loading()
+        self._check(args, kwargs)
+        text = codec.encode({"args": args, "kwargs": kwargs}, self.name)
+        s = self.settings
+        defaults = QueueOptions(
+            max_attempts=s.max_attempts, timeout=None if s.timeout is None else s.timeout / 1000
+        )
+        options: dict[str, Any] = {**defaults, **self.options}
+        queue = options.pop("queue", s.queue)
+        return enqueue(self.home.verbs, (queue, TASK, self.name), text, **options)
+
+    def using(self, **options: Any) -> Task[P, R]:
+        """The same task with options for what it enqueues: `delay`, `run_at`, `priority`,
+        `max_attempts`, `timeout`, `queue`."""
+        unknown = options.keys() - Options.__annotations__.keys()
+        if unknown:
+            raise TypeError(
+                f"using() knows {', '.join(Options.__annotations__)}; not {', '.join(sorted(unknown))}"
+            )
+        return self._copy(self.home, Options(**{**self.options, **options}))  # type: ignore[typeddict-item]
+
+    def within(self, home: Home) -> Task[P, R]:
+        """The same task, enqueued inside a transaction: `sloth.transaction()` or `sloth.within(...)`."""
+        return self._copy(home, self.options)
+
+    def _copy(self, home: Home, options: Options) -> Task[P, R]:
+        other: Task[P, R] = Task(self.function, self.name, self.settings, home)
+        other.options = options
+        return other
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse now what would fail later, when nobody looks."""
+        if self._signature is None:
+            import inspect  # slow to import, and commands have no use for it
+
+            self._signature = inspect.signature(self.function)
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """`module.qualname`, with the file's stem (or the module after `-m`) for the main script."""
+    module = getattr(function, "__module__", None) or "?"
+    if module in ("__main__", "__mp_main__"):
+        module = _main_name(module)
+    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _main_name(module: str) -> str:
+    main = sys.modules.get(module)
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name not in ("__main__", "__mp_main__"):
+        return str(spec.name)
+    return os.path.splitext(os.path.basename(path))[0] if path else "__main__"
+
+
+def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
+    """Remember a task. Two functions under one name are refused; loading one again is not."""
+    there = known.get(task.name)
+    if there is not None and _place(there.function) != _place(task.function):
+        raise WrongState(
+            f"there are two tasks named {task.name!r}: {_place(there.function)} and "
+            f"{_place(task.function)}. Give one of them another name: @sloth.task(name=...)"
+        )
+    known[task.name] = registered[task.name] = task
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def settings(
+    queue: str, max_attempts: int | None, timeout: Duration | None, lease: Duration | None
+) -> Settings:
+    return Settings(
+        queue,
+        max_attempts,
+        None if timeout is None else millis(timeout, what="timeout"),
+        None if lease is None else millis(lease, what="lease"),
+    )

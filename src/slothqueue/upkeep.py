@@ -1,0 +1,176 @@
+"""The rota: takes back what the dead and the silent hold, and keeps delays true to the clock.
+
+Anybody may run it: workers do, and so does whoever claims by hand or waits. Looking is read-only; a
+transaction is opened only when there is something to take back, and what was seen is checked again
+inside it by fence and holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from . import receipts
+from .clock import Millis
+from .liveness import verdict
+from .models import REASONS, Ending
+from .presence import Presence
+from .settling import NOTICED, base, cookie, settle
+from .storage.base import Held, Holder, Store, Tx
+
+BETWEEN_LOOKS: Millis = 1_000
+"""Claims that find work look for the dead at most this often; those that find none, always."""
+
+HEAD_START: Millis = 250
+"""How long a living worker has to settle what its own child or shim left, before others do."""
+
+
+class Doomed(NamedTuple):
+    """A holder whose leases are to be taken back, and why."""
+
+    holder: Holder
+    reason: str
+    leases: tuple[Held, ...]
+
+
+class Upkeep:
+    """The rota of one handle."""
+
+    def __init__(self, store: Store, presence: Presence, live: str, store_id: Callable[[], str]) -> None:
+        self._store, self._presence, self._live = store, presence, live
+        self._store_id = store_id
+        self._looked: Millis | None = None
+        self._boot = ""
+        self._first_seen: dict[int, Millis] = {}
+
+    def due(self) -> bool:
+        """Whether it is time for a look even though there is other work."""
+        awake = self._store.clock.awake()
+        if self._looked is None or self._boot != self._store.clock.boot():
+            return True
+        return awake - self._looked >= BETWEEN_LOOKS
+
+    def next_look(self) -> Millis | None:
+        """In how many ms of awake time somebody's lease ends, if any is timed."""
+        expiry = self._store.look(self._store.jobs.first_expiry)
+        waits = [] if expiry is None else [expiry + 1 - self._store.clock.awake()]
+        if self._first_seen:
+            waits.append(HEAD_START)
+        return min(waits, default=None)
+
+    def run(self) -> int:
+        """Look at every holder and every lease, take back what is due; how many jobs that were."""
+        clock = self._store.clock
+        self._looked, self._boot = clock.awake(), clock.boot()
+        self.watch_clock()
+        doomed = self._doomed()
+        expiry = self._store.look(self._store.jobs.first_expiry)
+        silent = expiry is not None and expiry < clock.awake()
+        if not doomed and not silent:
+            return 0
+        for one in doomed:
+            self._end_leftovers(one)
+        taken = self._store.write(lambda tx: self._take_back(tx, doomed))
+        for one in doomed:
+            self._tidy(one.holder)
+        return taken
+
+    # ---- looking --------------------------------------------------------------------------------
+
+    def _doomed(self) -> list[Doomed]:
+        holders = self._store.look(self._store.jobs.holders)
+        if all(self._presence.is_ours(holder) for holder in holders):
+            return []
+        place = self._presence.place
+        said = {
+            holder.id: "alive"
+            if self._presence.is_ours(holder)
+            else verdict(holder, place, self._live)
+            for holder in holders
+        }
+        dead = [
+            holder
+            for holder in holders
+            if said[holder.id] in REASONS and not self._has_head_start(holder, said)
+        ]
+        with_leases = (
+            (holder, self._store.look(lambda tx, id=holder.id: self._store.jobs.leases_of(tx, id)))  # type: ignore[misc]
+            for holder in dead
+        )
+        return [
+            Doomed(holder, said[holder.id], tuple(leases)) for holder, leases in with_leases if leases
+        ]
+
+    def _has_head_start(self, holder: Holder, said: dict[int, str]) -> bool:
+        """A child or a shim of a living worker is the worker's to settle: it knows how it ended."""
+        if holder.worker == holder.id or said.get(holder.worker) != "alive":
+            return False
+        now = self._store.clock.awake()
+        if now - self._first_seen.setdefault(holder.id, now) < HEAD_START:
+            return True
+        del self._first_seen[holder.id]
+        return False
+
+    # ---- acting ---------------------------------------------------------------------------------
+
+    def _take_back(self, tx: Tx, doomed: list[Doomed]) -> int:
+        taken = 0
+        for one in doomed:
+            leases = self._store.jobs.leases_of(tx, one.holder.id)
+            taken += sum(self._settle(tx, held, one) for held in leases)
+            if one.holder.worker == one.holder.id:
+                self._store.names.end_holder(tx, one.holder.id, self._store.clock.wall())
+            else:
+                self._store.names.drop_helper(tx, one.holder.id)
+        clock = self._store.clock
+        for held in self._store.jobs.silent(tx, clock.awake(), clock.boot()):
+            taken += settle(self._store, tx, held, reclaim("silent"))
+        return taken
+
+    def _settle(self, tx: Tx, held: Held, one: Doomed) -> bool:
+        told = None
+        if one.holder.kind == "shim":
+            told = receipts.read(self._store.file(held.id, held.attempt, held.fence))
+        ending = receipts.ending(told) if told else reclaim(one.reason, one.holder.label)
+        return settle(self._store, tx, held, ending)
+
+    def _end_leftovers(self, one: Doomed) -> None:
+        """A shim that was killed leaves its command running: end it before the job runs again."""
+        if one.holder.kind != "shim" or one.reason == "restarted":
+            return
+        for held in one.leases:
+            if receipts.read(self._store.file(held.id, held.attempt, held.fence)) is None:
+                receipts.sweep(cookie(self._store_id(), held.id, held.fence), one.holder.pid)
+
+    def _tidy(self, holder: Holder) -> None:
+        self._first_seen.pop(holder.id, None)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._live, holder.lock))
+
+    # ---- clocks ---------------------------------------------------------------------------------
+
+    def watch_clock(self) -> None:
+        """If the wall clock was set back, move the delays asked for before: none may grow by it."""
+        noted, boot = self._store.look(
+            lambda tx: (self._store.names.meta(tx, "base"), self._store.names.meta(tx, "boot"))
+        )
+        if noted is None:  # nobody has ever asked for a delay
+            return
+        # How far the clock has moved over a restart nobody can tell, so look at the delays themselves.
+        if base(self._store.clock) < int(noted) - NOTICED or boot != self._store.clock.boot():
+            self._store.write(self._meet_clock, durable=False)
+
+    def _meet_clock(self, tx: Tx) -> None:
+        clock, names = self._store.clock, self._store.names
+        now = base(clock)
+        self._store.jobs.rebase(tx, now, clock.wall())
+        names.set_meta(tx, "base", str(now))
+        names.set_meta(tx, "boot", clock.boot())
+
+
+def reclaim(reason: str, who: str | None = None, how: str | None = None) -> Ending:
+    """The ending of an attempt whose holder did not end it."""
+    error = REASONS[reason] + (f" ({who})" if who else "") + (f": {how}" if how else "")
+    return Ending("reclaim", error=error, reason=reason)

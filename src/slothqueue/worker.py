@@ -1,0 +1,430 @@
+"""A worker: settles what ended and claims for free slots in one transaction, and sleeps between."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .clock import Millis
+from .context import refuse_while_loading
+from .errors import StoreBusy, StoreFull, StoreReadOnly
+from .lanes import Lane
+from .launching import Launcher
+from .models import COMMAND, TASK, Ending
+from .running import Run, Slot, ThreadRun, timed_out
+from .settling import settle
+from .storage.base import Claimed, Glance, Held, Holder, Terms, Tx
+from .timing import Duration, millis
+from .waker import soonest
+
+if TYPE_CHECKING:
+    from .client import Sloth
+
+log = logging.getLogger("slothqueue.worker")
+
+STOPPED = Ending("release", reason="its worker stops")
+_PASSING = (StoreBusy, StoreFull, StoreReadOnly)
+_AGAIN = 1.0
+_LAST_WAIT: Millis = 15_000
+
+
+class Ended(NamedTuple):
+    """An attempt that has ended and is not settled yet."""
+
+    held: Held
+    ending: Ending
+
+
+class Step(NamedTuple):
+    """What one transaction of the worker did."""
+
+    claimed: list[Claimed]
+    lost: list[int]
+    handed: list[tuple[Run, Holder]]
+
+
+class Worker:
+    """Runs commands and the tasks that its Sloth knows. Made by `sloth.worker()`."""
+
+    def __init__(
+        self,
+        sloth: Sloth,
+        *,
+        queues: Sequence[str] | str | None = None,
+        concurrency: int = 4,
+        pool: str = "process",
+        grace: Duration = 10,
+    ) -> None:
+        if pool not in ("process", "thread"):
+            raise ValueError(f"pool is 'process' or 'thread', not {pool!r}")
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+            raise ValueError(f"concurrency is a whole number from 1 on, not {concurrency!r}")
+        self.sloth, self.verbs, self.store = sloth, sloth.verbs, sloth.store
+        self.queues = [queues] if isinstance(queues, str) else queues and list(queues)
+        self.concurrency, self.pool = concurrency, pool
+        self._grace = millis(grace, what="grace")
+        self._runs: dict[int, Run] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._beats: dict[int, tuple[Millis, Millis]] = {}
+        self._ended: list[Ended] = []
+        self._dropped: list[Holder] = []
+        self._watched: dict[Any, int] = {}
+        self._mouth = -1
+        self.settled = 0
+        """How many attempts have ended here."""
+
+    # ---- running --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run jobs until told to stop by `stop()`, SIGTERM or SIGINT.
+
+        Then running jobs have the grace to end, and what is left is given back; a second signal hurries.
+        """
+        refuse_while_loading()
+        with self._open(), self._signals():
+            while not self._done():
+                self._turn() or self._wait()
+
+    def run_until_idle(self) -> int:
+        """Run what is due now, and all that becomes due meanwhile; how many attempts ended.
+
+        Jobs for later, retries among them, are left for later.
+        """
+        refuse_while_loading()
+        before = self.settled
+        with self._open(), self._signals():
+            while not self._done():
+                if self._turn():
+                    continue
+                if not self._runs and not self._ended:
+                    break
+                self._wait()
+        return self.settled - before
+
+    def stop(self) -> None:
+        """Claim no more and come to an end; may be called from any thread, and again to hurry."""
+        self._stops += 1
+        self._wake()
+
+    def _done(self) -> bool:
+        return self._stops > 0 and (self._gave_up or not (self._runs or self._ended))
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        self._stops, self._gave_up = 0, False
+        self._stop_at: Millis | None = None
+        self._selector = selectors.DefaultSelector()
+        self._ear, self._mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+        os.set_blocking(self._mouth, False)
+        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._launcher = Launcher(
+            self.verbs,
+            self.sloth.tasks,
+            pool=self.pool,
+            live=self.store.live,
+            logs=self.store.logs,
+            wake=self._wake,
+            beat=self._beat_soon,
+        )
+        self.sloth.waker.start()
+        unsubscribe = self.store.bell.subscribe(self._wake)
+        try:
+            self._introduce(json.dumps(self._tells()))
+            self.verbs.upkeep.run()
+            yield
+        finally:
+            unsubscribe()
+            self._leave()
+
+    def _tells(self) -> dict[str, Any]:
+        return {
+            "queues": self.queues,
+            "concurrency": self.concurrency,
+            "pool": self.pool,
+            "tasks": sorted(self.sloth.tasks),
+        }
+
+    def _introduce(self, tells: str | None) -> None:
+        """Say what we are to whoever asks for the state of the store."""
+        self.sloth.presence.tells = tells
+        me = self.sloth.presence.id
+        self.store.write(lambda tx: self.store.names.tell_holder(tx, me, tells), durable=False)
+
+    def _leave(self) -> None:
+        for run in self._runs.values():
+            run.close()
+        self._runs.clear()
+        self._launcher.close()
+        self._watched.clear()
+        self._selector.close()
+        os.close(self._ear)
+        mouth, self._mouth = self._mouth, -1
+        os.close(mouth)
+        try:
+            self._introduce(None)
+        except _PASSING as error:
+            log.warning("%s", error)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        kept = {
+            number: signal.signal(number, lambda *_: self.stop())
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+
+    # ---- waiting --------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._mouth, b"w")
+        except OSError:  # the pipe is full, so we are awake, or it is not there
+            return
+
+    def _wait(self) -> None:
+        """Sleep until something rings, ends or falls due."""
+        if self._free():
+            self.store.want()
+            if self._look():
+                return  # committed just before others knew that we want to be rung for
+        self._watch_files()
+        ready = self._selector.select(self._patience())
+        if any(key.fd == self._ear for key, _ in ready):
+            os.read(self._ear, 65536)
+
+    def _patience(self) -> float:
+        awake = self.store.clock.awake()
+        waits = [run.deadline - awake for run in self._runs.values() if run.deadline is not None]
+        waits += [due - awake for _, due in self._beats.values()]
+        if self._stop_at is not None:
+            waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
+        look = self.verbs.next_look(self._lanes) if self._free() else self.verbs.upkeep.next_look()
+        return self.sloth.waker.patience(soonest(look, *waits))
+
+    def _watch_files(self) -> None:
+        files = {file for run in self._runs.values() for file in run.files()}
+        files |= {file for slot in self._launcher.slots for file in slot.files()}
+        for file in self._watched.keys() - files:
+            self._selector.unregister(self._watched.pop(file))
+        for file in files - self._watched.keys():
+            number = file if isinstance(file, int) else file.fileno()
+            self._selector.register(number, selectors.EVENT_READ)
+            self._watched[file] = number
+
+    # ---- one turn -------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Look at everything once and act; whether anything was done."""
+        self._poll()
+        self._keep_time()
+        try:
+            return self._step()
+        except _PASSING as error:
+            log.warning("the store cannot be written, trying again: %s", error)
+            time.sleep(_AGAIN)
+            self._wake()
+            return True
+
+    def _poll(self) -> None:
+        self._dropped += self._launcher.listen()
+        for run in list(self._runs.values()):
+            if (ending := run.poll()) is not None:
+                self._ended.append(Ended(run.held, ending))
+                self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        del self._runs[run.held.id]
+        self._beats.pop(run.held.id, None)
+        self._watch_files()  # before its descriptors are closed, and their numbers given to others
+        run.close()
+
+    def _keep_time(self) -> None:
+        """Time limits, and the end of the grace when we are told to stop."""
+        awake = self.store.clock.awake()
+        for run in self._runs.values():
+            if run.deadline is not None and run.deadline <= awake:
+                run.deadline = None
+                run.end(timed_out(run))
+        if not self._stops:
+            return
+        if self._stop_at is None:
+            self._stop_at = awake + self._grace
+            log.info("stopping; %d running", len(self._runs))
+            for run in self._runs.values():
+                run.ask()
+        if self._stops > 1 or awake >= self._stop_at:
+            self._give_back(awake, self._stop_at)
+
+    def _give_back(self, awake: Millis, since: Millis) -> None:
+        for run in self._runs.values():
+            run.end(STOPPED, hurry=self._stops > 1)
+        # A thread cannot be made to stop: our lock falls with this process, and its job is re-issued.
+        threads = all(type(run) is ThreadRun for run in self._runs.values())
+        self._gave_up = bool(self._runs) and (threads or awake > since + _LAST_WAIT)
+
+    def _step(self) -> bool:
+        """Settle what ended, hand over, claim for free slots: one transaction, if there is a need."""
+        if self.verbs.upkeep.due():
+            self.verbs.upkeep.run()
+        due = self._due_lanes() if self._free() else {}
+        takers = [(run, taker) for run in self._runs.values() if (taker := run.taker())]
+        beats = self._due_beats()
+        if not (due or takers or beats or self._ended or self._dropped):
+            return False
+        me, ended, slots = self.sloth.presence.id, self._ended, self._launcher.idle()
+        step = self.store.write(
+            lambda tx: self._transact(tx, me, takers, beats, slots, due),
+            durable=bool(ended),
+            tell=bool(ended),
+        )
+        self._ended, self._dropped = [], []
+        self._after(step, ended, slots)
+        return True
+
+    def _free(self) -> int:
+        return 0 if self._stops else self.concurrency - len(self._runs) - len(self._ended)
+
+    def _due_lanes(self) -> dict[int, Glance]:
+        """Those lanes that we can run and that have something due; looks for the dead if none has."""
+        return self._look() or (self._look() if self.verbs.upkeep.run() else {})
+
+    def _look(self) -> dict[int, Glance]:
+        return self.store.look(self._glances)
+
+    def _glances(self, tx: Tx) -> dict[int, Glance]:
+        self._lanes = {lane.id: lane for lane in self._known_lanes(tx)}
+        now, glance = self.store.clock.wall(), self.store.jobs.glance
+        glances = {lane: glance(tx, lane) for lane in self._lanes}
+        return {lane: seen for lane, seen in glances.items() if seen.due(now)}
+
+    def _known_lanes(self, tx: Tx) -> list[Lane]:
+        return [
+            lane
+            for lane in self.verbs.lanes.all(tx)
+            if (self.queues is None or lane.queue in self.queues)
+            and (lane.kind == COMMAND or (lane.kind == TASK and lane.task in self.sloth.tasks))
+        ]
+
+    def _transact(
+        self,
+        tx: Tx,
+        me: int,
+        takers: list[tuple[Run, Holder]],
+        beats: list[tuple[Held, Millis]],
+        slots: list[Slot],
+        due: dict[int, Glance],
+    ) -> Step:
+        jobs, names, now = self.store.jobs, self.store.names, self.store.clock.wall()
+        lost = [one.held.id for one in self._ended if not settle(self.store, tx, *one)]
+        lost += [held.id for held, until in beats if not jobs.extend(tx, held, until)]
+        for holder in [taker for _, taker in takers] + _unregistered(slots):
+            names.add_holder(tx, holder, now)
+        handed = [(run, taker) for run, taker in takers if jobs.hand_over(tx, run.held, taker.id)]
+        for holder in self._dropped:
+            names.drop_helper(tx, holder.id)
+        claimed = self._claim(tx, me, slots, due, now) if due else []
+        unhanded = [run.held.id for run, taker in takers if (run, taker) not in handed]
+        return Step(claimed, lost + unhanded, handed)
+
+    def _claim(
+        self, tx: Tx, me: int, slots: list[Slot], due: dict[int, Glance], now: Millis
+    ) -> list[Claimed]:
+        free = self._free() + len(self._ended)
+        idle = iter([slot.holder.id for slot in slots if slot.holder is not None])
+        self.store.jobs.promote(tx, [lane for lane, glance in due.items() if glance.late(now)], now)
+        return self.store.jobs.claim(
+            tx, list(due), free, now, lambda lane: self._terms(me, lane, due[lane].lease, idle)
+        )
+
+    def _terms(self, me: int, number: int, lease: Millis | None, idle: Iterator[int]) -> Terms:
+        """A function's lease goes to the child that will run it, a command's to its shim, later."""
+        lane, holder = self._lanes[number], me
+        if lane.kind == TASK:
+            lease = self.sloth.tasks[lane.task].settings.lease or lease
+            if self._launcher.in_child(lane.task):
+                holder = next(idle, me)
+        return Terms(holder, me, lease, lease and self.store.clock.awake() + lease)
+
+    def _after(self, step: Step, ended: list[Ended], slots: list[Slot]) -> None:
+        """Act on what is committed."""
+        for slot in slots:
+            slot.registered = True
+        self.settled += len(ended)
+        for one in ended:
+            _tell(one, lost=one.held.id in step.lost)
+        for id in step.lost:
+            if id in self._runs:
+                self._lose(self._runs[id])
+        for run, taker in step.handed:
+            run.held = run.held._replace(holder=taker.id)
+            run.begin()
+        for claimed in step.claimed:
+            self._launch(claimed)
+
+    def _lose(self, run: Run) -> None:
+        """Somebody else has the job by now: stop, and change nothing."""
+        log.warning("job %d: its lease was lost, so this attempt is stopped", run.held.id)
+        self._beats.pop(run.held.id, None)
+        run.end(STOPPED, hurry=True)
+
+    def _launch(self, claimed: Claimed) -> None:
+        log.info("job %d attempt %d: started", claimed.id, claimed.attempt)
+        try:
+            run = self._launcher.start(claimed, self._lanes[claimed.lane])
+        except Exception as error:  # this one job cannot be started; the others can
+            told = f"could not be started: {type(error).__name__}: {error}"
+            self._ended.append(Ended(Held(*claimed[:7]), Ending("fail", error=told)))
+            self._wake()
+            return
+        self._runs[claimed.id] = run
+        if claimed.lease is not None:
+            self._beats[claimed.id] = (claimed.lease, self._next_beat(claimed.lease))
+
+    # ---- heartbeats -----------------------------------------------------------------------------
+
+    def _next_beat(self, lease: Millis) -> Millis:
+        return self.store.clock.awake() + lease // 3
+
+    def _due_beats(self) -> list[tuple[Held, Millis]]:
+        """Timed leases of ours that need a heartbeat; all of them go in one transaction."""
+        awake = self.store.clock.awake()
+        if not any(due <= awake for _, due in self._beats.values()):
+            return []
+        beats = []
+        for id, (lease, _) in self._beats.items():
+            self._beats[id] = (lease, self._next_beat(lease))
+            beats.append((self._runs[id].held, awake + lease))
+        return beats
+
+    def _beat_soon(self, id: int) -> None:
+        """A function said that it makes progress."""
+        if id in self._beats:
+            self._beats[id] = (self._beats[id][0], 0)
+            self._wake()
+
+
+def _unregistered(slots: list[Slot]) -> list[Holder]:
+    return [slot.holder for slot in slots if slot.holder is not None and not slot.registered]
+
+
+def _tell(one: Ended, *, lost: bool) -> None:
+    held, ending = one
+    what = "lost its lease" if lost else ending.kind
+    summary = (ending.error or ending.message or "").partition("\n")[0]
+    log.info("job %d attempt %d: %s %s", held.id, held.attempt, what, summary)

@@ -1,0 +1,198 @@
+"""Means of the crash tests: waiting with a deadline, clocks that are ahead, what must hold of a store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from slothqueue import LeaseLost, Sloth
+from slothqueue.clock import SystemClock
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 30.0
+MARK = "SLOTH_CRASH_TEST"
+EFFECTS = "create table if not exists effects (job integer not null, attempt integer not null)"
+
+# What may follow what in the history of a job, by kind.
+_AT_REST = {"enqueued", "retried", "reclaimed", "snoozed", "released"}
+_AFTER = {
+    "claimed": _AT_REST,
+    "completed": {"claimed"},
+    "failed_attempt": {"claimed"},
+    "reclaimed": {"claimed"},
+    "snoozed": {"claimed"},
+    "released": {"claimed"},
+    "retried": {"failed_attempt"},
+    "failed": {"claimed", "failed_attempt", "reclaimed"},
+}
+_LAST = {"done": {"completed"}, "failed": {"failed"}, "running": {"claimed"}, "queued": _AT_REST}
+
+
+def until(true: Callable[[], Any], what: str = "it", seconds: float = DEADLINE) -> Any:
+    """Look again and again until it is so, at most for the deadline."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.005)
+    return found
+
+
+class Ahead(SystemClock):
+    """The clocks of this machine after so many more seconds of it running."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        super().__init__()
+        self._real = self.elapsed
+        self._ahead = round(1000 * seconds)
+        self._wall = 0
+        self.elapsed = lambda: self._real() + self._ahead  # type: ignore[method-assign]
+
+    def wall(self) -> int:
+        return super().wall() + self._ahead + self._wall
+
+    def awake(self) -> int:
+        return super().awake() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        self._ahead += round(1000 * seconds)
+
+    def step_wall(self, seconds: float) -> None:
+        self._wall += round(1000 * seconds)
+
+
+# ---- work with an effect ------------------------------------------------------------------------
+
+
+def complete_with_effect(sloth: Sloth, lease: Any) -> None:
+    """Complete the job and write its effect, both or neither."""
+    with sloth.transaction() as tx:
+        tx.execute("insert into effects values (?, ?)", (lease.id, lease.attempt))
+        if not tx.queue(lease.queue).complete_many([lease]):
+            raise LeaseLost.of(lease.id, lease.attempt)
+
+
+def finish(sloth: Sloth, clock: Ahead, queues: tuple[str, ...] = ("mail",)) -> None:
+    """Let time pass and a healthy program do whatever there is left to do by hand."""
+    with sloth.transaction() as tx:
+        tx.execute(EFFECTS)
+    for _ in range(12):
+        for queue in queues:
+            for lease in sloth.queue(queue).claim_many(100):
+                complete_with_effect(sloth, lease)
+        counts = [sloth.queue(queue).stats() for queue in queues]
+        if not any(count["queued"] or count["running"] for count in counts):
+            return
+        clock.advance(2 * 3600)
+    raise AssertionError(f"jobs are left after all the time there is: {counts}")
+
+
+# ---- what must hold -------------------------------------------------------------------------------
+
+
+def rows(path: Any, sql: str, *parameters: Any) -> list[Any]:
+    """What a plain client reads."""
+    connection = sqlite3.connect(path, timeout=5)
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    finally:
+        connection.close()
+
+
+def writer_gets_in(path: Any) -> None:
+    """The dead leave no lock: a plain client that does not wait may write at once."""
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        connection.execute("begin immediate")
+        connection.execute("rollback")
+    finally:
+        connection.close()
+
+
+def audit(sloth: Sloth) -> dict[int, Any]:
+    """What must hold of every store at rest; its jobs by id."""
+    check_file(sloth.path)
+    jobs = {job.id: job for job in sloth.jobs(limit=100_000)}
+    for job in jobs.values():
+        check_history(job)
+    return jobs
+
+
+def check_file(path: Any) -> None:
+    """The file is sound, and every job is in exactly one place."""
+    assert rows(path, "pragma integrity_check") == [("ok",)]
+    waiting = "select id from _sloth_ready union all select id from _sloth_sched"
+    places = Counter(row[0] for row in rows(path, waiting + " union all select id from _sloth_running"))
+    assert set(places.values()) <= {1}, f"jobs in two places: {places}"
+    live = {row[0] for row in rows(path, "select id from _sloth_job where state < 2")}
+    assert live == set(places), f"in the wrong place: {live ^ set(places)}"
+
+
+def check_history(job: Any) -> None:
+    """Every event may follow the one before, the last agrees with the state, attempts are counted."""
+    events = job.events()
+    kinds = [event.kind for event in events]
+    told = f"job {job.id} is {job.state} after {kinds}"
+    assert [event.n for event in events] == list(range(1, len(events) + 1)), told
+    assert kinds[0] == "enqueued", told
+    for before, kind in zip(kinds, kinds[1:]):
+        assert before in _AFTER[kind], told
+    assert kinds[-1] in _LAST[job.state], told
+    given_back = kinds.count("snoozed") + kinds.count("released")
+    assert job.attempts == kinds.count("claimed") - given_back, told
+
+
+def check_effects(path: Any, jobs: dict[int, Any]) -> None:
+    """Every job that is done has had its effect once, and no other has."""
+    found = Counter(row[0] for row in rows(path, "select job from effects"))
+    assert not found or max(found.values()) == 1, f"twice: {found}"
+    done = {id for id, job in jobs.items() if job.state == "done"}
+    assert set(found) == done, f"done without effect, or the reverse: {set(found) ^ done}"
+
+
+# ---- processes ------------------------------------------------------------------------------------
+
+
+def marked(mark: str) -> list[int]:
+    """Every living process that carries this test's mark in its environment."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(int(name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def zombies() -> list[int]:
+    """Our own children that ended and that nobody has asked about."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] == "Z" and int(fields[1]) == os.getpid():
+            found.append(int(name))
+    return found
+
+
+def end(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

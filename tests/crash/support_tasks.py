@@ -1,0 +1,58 @@
+"""The functions that workers run in the crash tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+
+def note(path: str, n: int) -> int:
+    """Write a line, all at once."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, f"{n}\n".encode())
+    finally:
+        os.close(file)
+    return n
+
+
+def nap(path: str, n: int, seconds: float) -> int:
+    """Say when it begins and when it ends."""
+    note(path, n)
+    time.sleep(seconds)
+    note(path, -n)
+    return n
+
+
+def kill_me(path: str, n: int) -> None:
+    """What the kernel does to a process that takes too much."""
+    note(path, n)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_my_worker(path: str, n: int) -> None:
+    note(path, n)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def wait_for(path: str, n: int, gate: str) -> int:
+    """Say that it has begun, and end when the gate is there."""
+    note(path, n)
+    end = time.monotonic() + 60
+    while not os.path.exists(gate) and time.monotonic() < end:
+        time.sleep(0.005)
+    note(path, -n)
+    return n
+
+
+async def wait_for_on_the_loop(path: str, n: int, gate: str) -> int:
+    """The same as a coroutine."""
+    note(path, n)
+    end = time.monotonic() + 60
+    while not os.path.exists(gate) and time.monotonic() < end:
+        await asyncio.sleep(0.005)
+    note(path, -n)
+    return n
