@@ -38,9 +38,9 @@ def _warn(sentence: str) -> None:
 class Sloth:
     """A store of jobs: one SQLite file, opened on first use.
 
-    `durability`: "full" survives a power cut once a call returns, "process" survives `kill -9` only and
-    is faster, "strict" lets nobody see a commit before it is on the disk. `busy_timeout` bounds the
-    wait for the write lock; then StoreBusy. May be used from any thread, and after a fork.
+    `durability`: "full" survives a power cut once a call returns, "process" survives `kill -9` only
+    and is faster, "strict" lets nobody see a commit before it is on the disk. `busy_timeout` bounds
+    the wait for the write lock; then StoreBusy. May be used from any thread, and after a fork.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Sloth:
     ) -> Queue:
         """A queue by its name. Options given here are stored; without any, those stored are read.
 
-        `lease` limits the time between heartbeats (None: a worker's lease lasts as long as it lives, one
-        by hand 60 s of awake time); `backoff` is (base, longest wait): attempt n is tried again after
-        base ** n seconds at most the longest wait.
+        `lease` limits the time between heartbeats (None: a worker's lease lasts as long as it
+        lives, one by hand 60 s of awake time); `backoff` is (base, longest wait): attempt n is
+        tried again after base ** n seconds at most the longest wait.
         """
         check_name(name)
         options = {"max_attempts": max_attempts, "backoff": backoff}
@@ -111,7 +111,7 @@ class Sloth:
     def jobs(
         self, *, state: str | None = None, queue: str | None = None, limit: int = 100
     ) -> list[Job]:
-        """Running jobs first, then waiting ones in start order, then ended ones, the latest first."""
+        """Running jobs first, then waiting ones in start order, then ended ones, latest first."""
         refuse_while_loading()
         if state is not None and state not in STATES:
             raise ValueError(f"state is one of {', '.join(STATES)}, not {state!r}")
@@ -158,8 +158,8 @@ class Sloth:
     ) -> Worker:
         """A worker for these queues (all by default) that runs up to `concurrency` jobs at once.
 
-        `pool` says where functions run: "process" or "thread". `grace` is how long running jobs may go
-        on when the worker is told to stop.
+        `pool` says where functions run: "process" or "thread". `grace` is how long running jobs may
+        go on when the worker is told to stop.
         """
         from .worker import Worker
 
@@ -169,7 +169,7 @@ class Sloth:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """A write transaction: what you execute and what you enqueue commit together, or not at all."""
+        """A write transaction: what you execute and enqueue commits together, or not at all."""
         refuse_while_loading()
         with self.store.transaction() as bound:
             yield Transaction(bound, self.verbs)
@@ -226,7 +226,9 @@ class Transaction:
 def _path(url: str | os.PathLike[str]) -> str:
     path = os.fspath(url)
     if not path or path == ":memory:" or "\0" in path:
-        raise StoreUnavailable(f"{path!r} is not a file. A store is kept in a file: Sloth('work.db')")
+        raise StoreUnavailable(
+            f"{path!r} is not a file. A store is kept in a file: Sloth('work.db')"
+        )
     if path.startswith(("postgresql://", "postgres://")):
         raise StoreUnavailable("this version keeps stores in SQLite files only: Sloth('work.db')")
     return os.path.expanduser(path.removeprefix("sqlite:///"))

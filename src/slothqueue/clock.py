@@ -5,8 +5,8 @@
 * **elapsed** counts through suspends and is not set by anybody; it tells that the wall jumped.
 * **boot** names one start of the machine; awake and elapsed mean nothing outside of theirs.
 
-All are integers of milliseconds. Sources: `clock_gettime(2)` for CLOCK_REALTIME, CLOCK_MONOTONIC and
-CLOCK_BOOTTIME, `random(4)` for the boot id.
+All are integers of milliseconds. Sources: `clock_gettime(2)` for CLOCK_REALTIME, CLOCK_MONOTONIC
+and CLOCK_BOOTTIME, `random(4)` for the boot id.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class SystemClock:
 class ManualClock:
     """A clock that moves when told, for tests. One may be shared by several stores.
 
-    It starts at 2025-01-01 00:00:00 UTC unless told otherwise. Whoever waits by this clock is woken by
-    every move.
+    It starts at 2025-01-01 00:00:00 UTC unless told otherwise. Whoever waits by this clock is woken
+    by every move.
     """
 
     def __init__(self, wall: Millis = 1_735_689_600_000) -> None:

@@ -42,7 +42,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _make_encode() -> Callable[[Any], str]:
-    """The standard encoder, made once: `JSONEncoder.encode` makes its C half anew for every call."""
+    """The standard encoder, made once: `JSONEncoder.encode` makes its C half for every call."""
     encoder = json.JSONEncoder(
         ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
     )

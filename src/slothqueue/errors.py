@@ -13,8 +13,8 @@ class LeaseLost(SlothError):
     @classmethod
     def of(cls, job: int, attempt: int) -> LeaseLost:
         return cls(
-            f"the lease on job {job} (attempt {attempt}) was lost: it had ended already, or the job "
-            "was given to somebody else. Nothing was changed. Stop working on it; the job's "
+            f"the lease on job {job} (attempt {attempt}) was lost: it had ended already, or the "
+            "job was given to somebody else. Nothing was changed. Stop working on it; the job's "
             "history tells why."
         )
 

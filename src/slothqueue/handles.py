@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Job:
     """A frozen snapshot of one job; `refresh()` gives a newer one.
 
-    Moments are aware datetimes in UTC. `priority`: higher starts sooner. `attempts` counts those that
-    were spent, a running one included.
+    Moments are aware datetimes in UTC. `priority`: higher starts sooner. `attempts` counts those
+    that were spent, a running one included.
     """
 
     __slots__ = ("_jobs", "_row")
@@ -95,7 +95,7 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """What was enqueued; for a command its argument list and place, for a task its arguments."""
+        """What was enqueued; of a command its argument list and place, of a task its arguments."""
         return codec.decode(self._row[14])
 
     @property
@@ -124,7 +124,7 @@ class Job:
         """A short name for people: the command line, the task, or the payload."""
         if self._row[2] == COMMAND:
             return " ".join(self.payload["argv"])
-        return self._row[3] if self._row[2] == TASK else self._row[14]
+        return str(self._row[3] if self._row[2] == TASK else self._row[14])
 
     @property
     def ended(self) -> bool:
@@ -144,7 +144,9 @@ class Job:
         if job.state == "failed":
             raise JobFailed(f"job {job.id} failed after {job.attempts} attempts: {job.error}")
         if job.state == "cancelled":
-            raise JobCancelled(f"job {job.id} was cancelled: {job.error or job.message or 'on request'}")
+            raise JobCancelled(
+                f"job {job.id} was cancelled: {job.error or job.message or 'on request'}"
+            )
         return None if job._row[15] is None else codec.decode(job._row[15])
 
     def events(self) -> list[Event]:
@@ -158,11 +160,12 @@ class Job:
         return hash(self._row)
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} {self.state} in {self.queue!r}, attempt {self.attempts}: {self.name[:60]}>"
+        name = self.name[:60]
+        return f"<Job {self.id} {self.state} in {self.queue!r}, attempt {self.attempts}: {name}>"
 
 
 class Lease:
-    """The right to work on one job. Whatever ends or extends it raises LeaseLost when it is lost."""
+    """The right to work on one job. What ends or extends it raises LeaseLost if it is lost."""
 
     __slots__ = ("_claimed", "_jobs", "queue")
 
@@ -185,7 +188,7 @@ class Lease:
 
     @property
     def token(self) -> str:
-        """Store, job and attempt: the same wherever this attempt is told of, for idempotent effects."""
+        """Store, job and attempt: one name for this attempt everywhere, for idempotent effects."""
         return f"{self._jobs.store_id()}:{self._claimed.id}:{self._claimed.attempt}"
 
     @property

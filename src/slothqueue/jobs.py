@@ -43,7 +43,7 @@ class Jobs:
     # ---- enqueue --------------------------------------------------------------------------------
 
     def add(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Job:
-        """Write one job; it survives whatever happens next. `names` are its queue, kind and task."""
+        """Write one job; it survives what happens next. `names` are its queue, kind and task."""
         store, late = self.store, job.relative
         asked = base(store.clock) if late else 0
 
@@ -146,7 +146,7 @@ class Jobs:
             raise TimeoutError(f"{what} within the time given")
         return left
 
-    # ---- the end of an attempt --------------------------------------------------------------------
+    # ---- the end of an attempt ------------------------------------------------------------------
 
     def complete(self, lease: Lease, result: str | None, message: str | None) -> None:
         """End the attempt well. Raises LeaseLost."""
@@ -182,7 +182,7 @@ class Jobs:
         ):
             raise LeaseLost.of(lease.id, lease.attempt)
 
-    # ---- looking ----------------------------------------------------------------------------------
+    # ---- looking --------------------------------------------------------------------------------
 
     def get(self, id: int) -> Job:
         """The job as it is now. Raises JobNotFound."""

@@ -79,14 +79,16 @@ class Lanes:
         """The lanes of one queue, or of all."""
         return [lane for lane in self.all(tx) if queue is None or lane.queue == queue]
 
-    # ---- options of queues ------------------------------------------------------------------------
+    # ---- options of queues ----------------------------------------------------------------------
 
     def policy(self, queue: str) -> Policy:
         """What the store says of a queue; the defaults if it has never been used."""
         found = self._store.look(lambda tx: self._store.names.queue(tx, queue))
         return found[1] if found else Policy()
 
-    def set_policy(self, queue: str, change: Callable[[Policy], Policy], asked: Iterable[str]) -> None:
+    def set_policy(
+        self, queue: str, change: Callable[[Policy], Policy], asked: Iterable[str]
+    ) -> None:
         """Store a queue's options: those asked for, and of the others what stands there already.
 
         The last who asks wins, and the change is recorded.

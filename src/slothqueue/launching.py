@@ -1,4 +1,4 @@
-"""Starts attempts: a shim for a command, a pool child, a thread or the event loop for a function."""
+"""Starts attempts: a shim for a command; a child, a thread or the loop for a function."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import codec
-from .commands import Command
 from .clock import Millis
+from .commands import Command
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
@@ -109,9 +109,7 @@ class Launcher:
         )
         return CommandRun(claimed, command, self._verbs.presence.place)
 
-    def _start_child(
-        self, claimed: Claimed, task: str, token: str, place: dict[str, Any]
-    ) -> Run:
+    def _start_child(self, claimed: Claimed, task: str, token: str, place: dict[str, Any]) -> Run:
         message = {
             "job": claimed.id,
             "attempt": claimed.attempt,
@@ -154,6 +152,5 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Whether it is a coroutine function, also behind a wrapper or an object that is called."""
     import inspect
 
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)
-    )
+    call = getattr(type(function), "__call__", None)  # noqa: B004  # looked at, not called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

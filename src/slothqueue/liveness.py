@@ -1,17 +1,16 @@
 """Who is alive, by the kernel's word.
 
-Every process that holds attempts has a file of its own in the store's live directory, created under a
-fresh name and locked (`flock(2)`) for as long as the process lives. The kernel drops the lock on any
-death, and no name is ever locked twice, so *dead is final*: it may be looked at outside a transaction
-and acted on inside one. Testers take the lock shared, or two of them would see each other as alive.
+Every process that holds attempts has a file of its own in the store's live directory, created under
+a fresh name and locked (`flock(2)`) for as long as the process lives. The kernel drops the lock on
+any death, and no name is ever locked twice, so *dead is final*: it may be looked at outside a
+transaction and acted on inside one. Testers take the lock shared, or two of them would see each
+other as alive.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import socket
-import sys
 from typing import NamedTuple
 
 from .clock import Clock
@@ -45,7 +44,13 @@ def machine_id() -> str:
                     return found
         except OSError:
             continue
-    return "host:" + socket.gethostname()
+    return "host:" + host_name()
+
+
+def host_name() -> str:
+    import socket  # 2 ms that `sloth add` need not pay
+
+    return socket.gethostname()
 
 
 def pid_namespace() -> int:
@@ -108,8 +113,8 @@ def make_private(directory: str) -> None:
         pass
     except OSError as error:
         raise StoreUnavailable(
-            f"{directory} cannot be created: {error.strerror}. Workers need it beside the store; give "
-            "this user write permission there."
+            f"{directory} cannot be created: {error.strerror}. Workers need it beside the store; "
+            "give this user write permission there."
         ) from error
 
 
@@ -135,7 +140,7 @@ def describe(id: int, kind: str, path: str, pid: int, place: Place, worker: int)
         pid=pid,
         started=start_time(pid),
         pidns=place.pidns,
-        label=f"{socket.gethostname()}:{pid}",
+        label=f"{host_name()}:{pid}",
         worker=worker,
     )
 
@@ -148,7 +153,9 @@ def free(path: str) -> bool:
 def _probe(path: str, holder: Holder | None = None) -> str:
     """`held`, `free`, `missing` or `other` (another file under that name)."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # for writing would look like a death
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC
+        )  # for writing would look like a death
     except OSError:
         return "missing"
     try:
@@ -176,8 +183,3 @@ def verdict(holder: Holder, place: Place, live: str) -> str:
     if holder.pidns != place.pidns or not holder.started:
         return "unknown"
     return "alive" if start_time(holder.pid) == holder.started else "gone"
-
-
-def supported() -> bool:
-    """Whether this system tells us of deaths by kernel locks."""
-    return fcntl is not None and sys.platform != "win32"

@@ -50,8 +50,8 @@ class Ending(NamedTuple):
 class Verdict(NamedTuple):
     """What becomes of the job: its next state, when it is due again, and what history tells.
 
-    `spent` says whether this attempt counts on the budget; a `delay` of None keeps the job's place among
-    those that are due. `events` are (kind, reason, detail).
+    `spent` says whether this attempt counts on the budget; a `delay` of None keeps the job's place
+    among those that are due. `events` are (kind, reason, detail).
     """
 
     state: int
@@ -86,7 +86,7 @@ def verdict(ending: Ending, attempt: int, policy: Policy) -> Verdict:
 
 
 class NewJob(NamedTuple):
-    """A job about to be written. `due` is the moment it may start; `relative` says it was a delay."""
+    """A job to be written. `due` is the moment it may start; `relative` says it was a delay."""
 
     lane: int
     priority: int
@@ -100,8 +100,8 @@ class NewJob(NamedTuple):
 class Event(NamedTuple):
     """One thing that happened to a job. `at` is an aware datetime in UTC.
 
-    Kinds: enqueued, claimed, completed, failed_attempt, retried, reclaimed, snoozed, released, failed,
-    cancelled, revived, held, unheld, progress.
+    Kinds: enqueued, claimed, completed, failed_attempt, retried, reclaimed, snoozed, released,
+    failed, cancelled, revived, held, unheld, progress.
     """
 
     n: int

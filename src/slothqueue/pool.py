@@ -25,7 +25,7 @@ Done = Callable[[Ending], None]
 """Called once with the end of the call, on the thread that ran it. It must not raise."""
 
 
-# ---- which functions a child can load ------------------------------------------------------------
+# ---- which functions a child can load -----------------------------------------------------------
 
 
 def reference(function: Any) -> dict[str, Any] | None:
@@ -75,7 +75,7 @@ def _is_text(path: str) -> bool:
     return True
 
 
-# ---- child processes -----------------------------------------------------------------------------
+# ---- child processes ----------------------------------------------------------------------------
 
 
 class Child:
@@ -193,7 +193,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_children)
 
 
-# ---- threads -------------------------------------------------------------------------------------
+# ---- threads ------------------------------------------------------------------------------------
 
 
 class ThreadSlots:
@@ -238,7 +238,7 @@ class ThreadSlots:
         return f"ThreadSlots(threads={self._threads}, idle={self._idle})"
 
 
-# ---- the event loop ------------------------------------------------------------------------------
+# ---- the event loop -----------------------------------------------------------------------------
 
 _TOLD_TO_STOP = Ending("release", reason="worker stopped")
 _CANCELLED_ITSELF = Ending("fail", error="CancelledError: the function cancelled its own task")

@@ -1,4 +1,4 @@
-"""The life of a handle as a holder of leases: registered at the first claim, anew after a restart."""
+"""The life of a handle as a holder of leases: registered at its first claim."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Presence:
 
     @property
     def id(self) -> int:
-        """Our number as a holder; registers first if need be. Never call it inside a transaction."""
+        """Our number as a holder; registers if need be. Never call it inside a transaction."""
         life = self._life
         if life is None or life.place.boot != self._store.clock.boot():
             life = self._register()

@@ -1,4 +1,5 @@
-"""An attempt that runs, in one of four ways: under a shim, in a pool child, in a thread, on the loop.
+"""An attempt that runs, in one of four ways: under a shim, in a pool child, in a thread, on the
+loop.
 
 All four look alike to the worker: they may hand the lease over to a process of their own, they are
 polled for their ending, and they can be asked to stop or be made to.
@@ -74,7 +75,7 @@ def timed_out(run: Run) -> Ending:
 class CommandRun:
     """A command: the lease goes to its shim, which keeps the time limit and leaves a receipt."""
 
-    deadline = None
+    deadline: Millis | None = None
 
     def __init__(self, claimed: Claimed, command: Command, place: Place) -> None:
         self.held, self._command, self._place = held_of(claimed), command, place
@@ -107,7 +108,11 @@ class CommandRun:
 
     def _how(self) -> str:
         code = self._command.spawned.process.returncode or 0
-        return f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit {code}"
+        return (
+            f"killed by signal {-code} ({signal.Signals(-code).name})"
+            if code < 0
+            else f"exit {code}"
+        )
 
     def ask(self) -> None:
         """A command is not told before it has to stop."""
@@ -191,7 +196,9 @@ class ChildRun:
                 return self._told or Ending(**message["ending"])
         if not gone:
             return None
-        return self._told or reclaim("gone", f"child {self.slot.child.pid}", self.slot.child.ended_by())
+        return self._told or reclaim(
+            "gone", f"child {self.slot.child.pid}", self.slot.child.ended_by()
+        )
 
     def ask(self) -> None:
         self.slot.child.stop()
@@ -236,9 +243,7 @@ class ThreadRun:
     def start(self, where: Any, function: Callable[..., Any]) -> None:
         """Begin; `where` are the worker's threads."""
         call = codec.decode(self._payload)
-        where.start(
-            lambda: function(*call["args"], **call["kwargs"]), self.current, self._finished
-        )
+        where.start(lambda: function(*call["args"], **call["kwargs"]), self.current, self._finished)
 
     def _finished(self, ending: Ending) -> None:
         self._ending = ending

@@ -19,8 +19,8 @@ NOTICED: Millis = 100
 def note_base(store: Store, tx: Tx, asked: Millis) -> None:
     """Note under what clock a delay is asked for, so that everybody can tell when the clock falls.
 
-    The note is never lower than what any waiting delay was asked under; only the rota lowers it, once
-    it has moved those delays.
+    The note is never lower than what any waiting delay was asked under; only the rota lowers it,
+    once it has moved those delays.
     """
     noted = store.names.meta(tx, "base")
     if noted is None or asked > int(noted):

@@ -1,8 +1,8 @@
 """Processes of ours that hold attempts: started here, locked by themselves, watched from here.
 
-A pool child and the shim of a command begin alike: we choose the name of a lock file, they create and
-lock it (nobody else ever locks that name) and say `ready` on the one socket between us. From then on
-the kernel tells everybody whether they live.
+A pool child and the shim of a command begin alike: we choose the name of a lock file, they create
+and lock it (nobody else ever locks that name) and say `ready` on the one socket between us. From
+then on the kernel tells everybody whether they live.
 """
 
 from __future__ import annotations

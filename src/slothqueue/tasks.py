@@ -70,8 +70,8 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Have a worker run it; takes the arguments of the function itself.
 
-        Raises TypeError if the function cannot be called like that, NotSerializable if an argument is
-        not JSON.
+        Raises TypeError if the function cannot be called like that, NotSerializable if an argument
+        is not JSON.
         """
         refuse_while_loading()
         self._check(args, kwargs)
@@ -90,12 +90,12 @@ class Task(Generic[P, R]):
         unknown = options.keys() - Options.__annotations__.keys()
         if unknown:
             raise TypeError(
-                f"using() knows {', '.join(Options.__annotations__)}; not {', '.join(sorted(unknown))}"
+                f"using() knows {', '.join(Options.__annotations__)}, not {', '.join(unknown)}"
             )
         return self._copy(self.home, Options(**{**self.options, **options}))  # type: ignore[typeddict-item]
 
     def within(self, home: Home) -> Task[P, R]:
-        """The same task, enqueued inside a transaction: `sloth.transaction()` or `sloth.within(...)`."""
+        """The same task, enqueued inside a transaction: of `transaction()` or `within(...)`."""
         return self._copy(home, self.options)
 
     def _copy(self, home: Home, options: Options) -> Task[P, R]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from typing import Union
 
 from .clock import Millis
 
-Duration = Union[int, float, str, dt.timedelta]
-Moment = Union[str, dt.datetime]
+Duration = int | float | str | dt.timedelta
+Moment = str | dt.datetime
 
 _UNITS = {
     "ms": 1,
@@ -28,9 +27,9 @@ LONGEST: Millis = 1000 * 365 * 86_400_000
 def millis(duration: Duration, *, what: str = "duration") -> Millis:
     """A duration in milliseconds.
 
-    Takes seconds, a `timedelta`, or text such as `"10m"`, `"2h30m"`, `"1.5s"`; units are ms, s, m, h, d,
-    w, and text without a unit is seconds. Raises ValueError for anything else, and for what is negative
-    or longer than a thousand years.
+    Takes seconds, a `timedelta`, or text such as `"10m"`, `"2h30m"`, `"1.5s"`; units are ms, s, m,
+    h, d, w, and text without a unit is seconds. Raises ValueError for anything else, and for what
+    is negative or longer than a thousand years.
     """
     value = _millis(duration, what)
     if not 0 <= value <= LONGEST:
@@ -70,8 +69,8 @@ def _parse(text: str, what: str) -> float:
 def moment(when: Moment, *, what: str = "run_at") -> Millis:
     """A moment as milliseconds since 1970, UTC.
 
-    Takes an aware `datetime` or ISO text with an offset. Raises ValueError for a moment without a zone:
-    we do not guess whose clock was meant.
+    Takes an aware `datetime` or ISO text with an offset. Raises ValueError for a moment without a
+    zone: we do not guess whose clock was meant.
     """
     if isinstance(when, str):
         try:
@@ -81,21 +80,19 @@ def moment(when: Moment, *, what: str = "run_at") -> Millis:
                 f"{what} {when!r} is not understood; write it like '2030-01-31T08:00:00+01:00'"
             ) from None
     if not isinstance(when, dt.datetime):
-        raise ValueError(
-            f"{what} must be an aware datetime or ISO text, not {type(when).__name__}"
-        )
+        raise ValueError(f"{what} must be an aware datetime or ISO text, not {type(when).__name__}")
     if when.tzinfo is None:
         raise ValueError(
             f"{what} {when.isoformat()} has no time zone; add one, such as '+00:00' or "
             "datetime(..., tzinfo=timezone.utc)"
         )
-    delta = when - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    delta = when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return delta // dt.timedelta(milliseconds=1)
 
 
 def as_datetime(wall: Millis) -> dt.datetime:
     """The moment as an aware `datetime` in UTC."""
-    return dt.datetime.fromtimestamp(wall / 1000, dt.timezone.utc)
+    return dt.datetime.fromtimestamp(wall / 1000, dt.UTC)
 
 
 def back_off(attempt: int, *, base: float, cap: Millis) -> Millis:
@@ -111,8 +108,11 @@ def spoken(duration: Millis) -> str:
     if duration < 1_000:
         return f"{duration}ms"
     if duration < 60_000:
-        return f"{duration / 1000:.1f}".removesuffix(".0") + "s"
-    for unit, small, name, less in ((86_400_000, 3_600_000, "d", "h"), (3_600_000, 60_000, "h", "m")):
+        return f"{duration // 100 / 10}".removesuffix(".0") + "s"
+    for unit, small, name, less in (
+        (86_400_000, 3_600_000, "d", "h"),
+        (3_600_000, 60_000, "h", "m"),
+    ):
         if duration >= unit:
             rest = duration % unit // small
             return f"{duration // unit}{name}" + (f" {rest}{less}" if rest else "")

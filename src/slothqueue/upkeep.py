@@ -38,7 +38,9 @@ class Doomed(NamedTuple):
 class Upkeep:
     """The rota of one handle."""
 
-    def __init__(self, store: Store, presence: Presence, live: str, store_id: Callable[[], str]) -> None:
+    def __init__(
+        self, store: Store, presence: Presence, live: str, store_id: Callable[[], str]
+    ) -> None:
         self._store, self._presence, self._live = store, presence, live
         self._store_id = store_id
         self._looked: Millis | None = None
@@ -100,7 +102,9 @@ class Upkeep:
             for holder in dead
         )
         return [
-            Doomed(holder, said[holder.id], tuple(leases)) for holder, leases in with_leases if leases
+            Doomed(holder, said[holder.id], tuple(leases))
+            for holder, leases in with_leases
+            if leases
         ]
 
     def _has_head_start(self, holder: Holder, said: dict[int, str]) -> bool:
@@ -158,7 +162,8 @@ class Upkeep:
         )
         if noted is None:  # nobody has ever asked for a delay
             return
-        # How far the clock has moved over a restart nobody can tell, so look at the delays themselves.
+        # How far the clock has moved over a restart nobody can tell, so look at the delays
+        # themselves.
         if base(self._store.clock) < int(noted) - NOTICED or boot != self._store.clock.boot():
             self._store.write(self._meet_clock, durable=False)
 

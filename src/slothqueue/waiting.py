@@ -89,11 +89,11 @@ class BellFile:
     Ringing never raises. What was committed stays committed, and a lost ring costs the others one
     fallback interval; `error` keeps what went wrong the last time, for whoever looks into it.
 
-    Its first byte, mapped into every process, says whether somebody wants to be rung for: who is about
-    to sleep sets it and *then* looks once more; who has committed rings only if it is set, and clears
-    it before. So a commit that nobody waits for costs no system call, and none is slept through:
-    either the sleeper's last look comes after the commit, or the commit's look at the byte after the
-    sleeper has set it.
+    Its first byte, mapped into every process, says whether somebody wants to be rung for: who is
+    about to sleep sets it and *then* looks once more; who has committed rings only if it is set,
+    and clears it before. So a commit that nobody waits for costs no system call, and none is slept
+    through: either the sleeper's last look comes after the commit, or the commit's look at the byte
+    after the sleeper has set it.
     """
 
     def __init__(self, live: str) -> None:

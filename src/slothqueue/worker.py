@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import selectors
 import signal
 import threading
 import time
@@ -13,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .beats import Beats
 from .clock import Millis
 from .context import refuse_while_loading
+from .ear import Ear
 from .errors import StoreBusy, StoreFull, StoreReadOnly
 from .lanes import Lane
 from .launching import Launcher
@@ -68,16 +68,15 @@ class Worker:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency is a whole number from 1 on, not {concurrency!r}")
         self.sloth, self.verbs, self.store = sloth, sloth.verbs, sloth.store
-        self.queues = [queues] if isinstance(queues, str) else queues and list(queues)
+        self.queues: Sequence[str] | None = [queues] if isinstance(queues, str) else queues
         self.concurrency, self.pool = concurrency, pool
         self._grace = millis(grace, what="grace")
         self._runs: dict[int, Run] = {}
         self._lanes: dict[int, Lane] = {}
-        self._beats: dict[int, tuple[Millis, Millis]] = {}
+        self._beats = Beats(self.store.clock)
         self._ended: list[Ended] = []
         self._dropped: list[Holder] = []
-        self._watched: dict[Any, int] = {}
-        self._mouth = -1
+        self._ear = Ear()
         self.settled = 0
         """How many attempts have ended here."""
 
@@ -86,12 +85,14 @@ class Worker:
     def run(self) -> None:
         """Run jobs until told to stop by `stop()`, SIGTERM or SIGINT.
 
-        Then running jobs have the grace to end, and what is left is given back; a second signal hurries.
+        Then running jobs have the grace to end, and what is left is given back; a second signal
+        hurries.
         """
         refuse_while_loading()
         with self._open(), self._signals():
             while not self._done():
-                self._turn() or self._wait()
+                if not self._turn():
+                    self._wait()
 
     def run_until_idle(self) -> int:
         """Run what is due now, and all that becomes due meanwhile; how many attempts ended.
@@ -121,11 +122,7 @@ class Worker:
     def _open(self) -> Iterator[None]:
         self._stops, self._gave_up = 0, False
         self._stop_at: Millis | None = None
-        self._selector = selectors.DefaultSelector()
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._mouth, False)
-        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._ear.open()
         self._launcher = Launcher(
             self.verbs,
             self.sloth.tasks,
@@ -164,11 +161,7 @@ class Worker:
             run.close()
         self._runs.clear()
         self._launcher.close()
-        self._watched.clear()
-        self._selector.close()
-        os.close(self._ear)
-        mouth, self._mouth = self._mouth, -1
-        os.close(mouth)
+        self._ear.close()
         try:
             self._introduce(None)
         except _PASSING as error:
@@ -192,10 +185,7 @@ class Worker:
     # ---- waiting --------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        try:
-            os.write(self._mouth, b"w")
-        except OSError:  # the pipe is full, so we are awake, or it is not there
-            return
+        self._ear.wake()
 
     def _wait(self) -> None:
         """Sleep until something rings, ends or falls due."""
@@ -203,29 +193,21 @@ class Worker:
             self.store.want()
             if self._look():
                 return  # committed just before others knew that we want to be rung for
-        self._watch_files()
-        ready = self._selector.select(self._patience())
-        if any(key.fd == self._ear for key, _ in ready):
-            os.read(self._ear, 65536)
+        self._listen_to()
+        self._ear.wait(self._patience())
+
+    def _listen_to(self) -> None:
+        files = {file for run in self._runs.values() for file in run.files()}
+        self._ear.watch(files | {file for slot in self._launcher.slots for file in slot.files()})
 
     def _patience(self) -> float:
         awake = self.store.clock.awake()
         waits = [run.deadline - awake for run in self._runs.values() if run.deadline is not None]
-        waits += [due - awake for _, due in self._beats.values()]
+        waits += self._beats.waits()
         if self._stop_at is not None:
             waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
         look = self.verbs.next_look(self._lanes) if self._free() else self.verbs.upkeep.next_look()
         return self.sloth.waker.patience(soonest(look, *waits))
-
-    def _watch_files(self) -> None:
-        files = {file for run in self._runs.values() for file in run.files()}
-        files |= {file for slot in self._launcher.slots for file in slot.files()}
-        for file in self._watched.keys() - files:
-            self._selector.unregister(self._watched.pop(file))
-        for file in files - self._watched.keys():
-            number = file if isinstance(file, int) else file.fileno()
-            self._selector.register(number, selectors.EVENT_READ)
-            self._watched[file] = number
 
     # ---- one turn -------------------------------------------------------------------------------
 
@@ -250,8 +232,8 @@ class Worker:
 
     def _forget(self, run: Run) -> None:
         del self._runs[run.held.id]
-        self._beats.pop(run.held.id, None)
-        self._watch_files()  # before its descriptors are closed, and their numbers given to others
+        self._beats.drop(run.held.id)
+        self._listen_to()  # before its descriptors are closed, and their numbers given to others
         run.close()
 
     def _keep_time(self) -> None:
@@ -274,17 +256,18 @@ class Worker:
     def _give_back(self, awake: Millis, since: Millis) -> None:
         for run in self._runs.values():
             run.end(STOPPED, hurry=self._stops > 1)
-        # A thread cannot be made to stop: our lock falls with this process, and its job is re-issued.
+        # A thread cannot be made to stop: our lock falls with this process, and its job is
+        # re-issued.
         threads = all(type(run) is ThreadRun for run in self._runs.values())
         self._gave_up = bool(self._runs) and (threads or awake > since + _LAST_WAIT)
 
     def _step(self) -> bool:
-        """Settle what ended, hand over, claim for free slots: one transaction, if there is a need."""
+        """Settle what ended, hand over, claim for free slots: one transaction, if need be."""
         if self.verbs.upkeep.due():
             self.verbs.upkeep.run()
         due = self._due_lanes() if self._free() else {}
         takers = [(run, taker) for run in self._runs.values() if (taker := run.taker())]
-        beats = self._due_beats()
+        beats = [(self._runs[id].held, until) for id, until in self._beats.due().items()]
         if not (due or takers or beats or self._ended or self._dropped):
             return False
         me, ended, slots = self.sloth.presence.id, self._ended, self._launcher.idle()
@@ -301,7 +284,7 @@ class Worker:
         return 0 if self._stops else self.concurrency - len(self._runs) - len(self._ended)
 
     def _due_lanes(self) -> dict[int, Glance]:
-        """Those lanes that we can run and that have something due; looks for the dead if none has."""
+        """The lanes that we can run and that have something due; looks for the dead if none."""
         return self._look() or (self._look() if self.verbs.upkeep.run() else {})
 
     def _look(self) -> dict[int, Glance]:
@@ -380,7 +363,7 @@ class Worker:
     def _lose(self, run: Run) -> None:
         """Somebody else has the job by now: stop, and change nothing."""
         log.warning("job %d: its lease was lost, so this attempt is stopped", run.held.id)
-        self._beats.pop(run.held.id, None)
+        self._beats.drop(run.held.id)
         run.end(STOPPED, hurry=True)
 
     def _launch(self, claimed: Claimed) -> None:
@@ -393,30 +376,12 @@ class Worker:
             self._wake()
             return
         self._runs[claimed.id] = run
-        if claimed.lease is not None:
-            self._beats[claimed.id] = (claimed.lease, self._next_beat(claimed.lease))
-
-    # ---- heartbeats -----------------------------------------------------------------------------
-
-    def _next_beat(self, lease: Millis) -> Millis:
-        return self.store.clock.awake() + lease // 3
-
-    def _due_beats(self) -> list[tuple[Held, Millis]]:
-        """Timed leases of ours that need a heartbeat; all of them go in one transaction."""
-        awake = self.store.clock.awake()
-        if not any(due <= awake for _, due in self._beats.values()):
-            return []
-        beats = []
-        for id, (lease, _) in self._beats.items():
-            self._beats[id] = (lease, self._next_beat(lease))
-            beats.append((self._runs[id].held, awake + lease))
-        return beats
+        self._beats.add(claimed.id, claimed.lease)
 
     def _beat_soon(self, id: int) -> None:
         """A function said that it makes progress."""
-        if id in self._beats:
-            self._beats[id] = (self._beats[id][0], 0)
-            self._wake()
+        self._beats.soon(id)
+        self._wake()
 
 
 def _unregistered(slots: list[Slot]) -> list[Holder]:

@@ -14,7 +14,9 @@ from .session import Session
 if TYPE_CHECKING:
     from ..handles import Job
 
-USAGE = "[-q QUEUE] [--in 10m | --at TIME] [--priority N] [--retries N]\n                 [--timeout T] [--cwd DIR] [--shell] -- CMD..."
+USAGE = """\
+[-q QUEUE] [--in T | --at TIME] [--priority N] [--retries N]
+                 [--timeout T] [--cwd DIR] [--shell] -- CMD..."""
 
 
 def job_options(parser: Parser) -> None:
@@ -28,11 +30,33 @@ def job_options(parser: Parser) -> None:
         type=checked(check_name),
         help="the queue to put it into (default: default)",
     )
-    parser.option("--in", dest="delay", metavar="T", type=duration, help="start it so much later: 90s, 10m, 2h30m, 1d")
-    parser.option("--at", metavar="TIME", help="start it at this time: 18:30, '2030-01-31 08:00', or ISO with an offset")
-    parser.option("--priority", metavar="N", type=int, default=0, help="higher starts sooner (default: 0)")
-    parser.option("--retries", metavar="N", type=whole(0), help="how often to try again when it fails (default: as the queue says, 3)")
-    parser.option("--timeout", metavar="T", type=duration, help="end it, with all it has started, after so long")
+    parser.option(
+        "--in",
+        dest="delay",
+        metavar="T",
+        type=duration,
+        help="start it so much later: 90s, 10m, 2h30m, 1d",
+    )
+    parser.option(
+        "--at",
+        metavar="TIME",
+        help="start it at this time: 18:30, '2030-01-31 08:00', or ISO with an offset",
+    )
+    parser.option(
+        "--priority", metavar="N", type=int, default=0, help="higher starts sooner (default: 0)"
+    )
+    parser.option(
+        "--retries",
+        metavar="N",
+        type=whole(0),
+        help="how often to try again when it fails (default: as the queue says, 3)",
+    )
+    parser.option(
+        "--timeout",
+        metavar="T",
+        type=duration,
+        help="end it, with all it has started, after so long",
+    )
     parser.option("--cwd", metavar="DIR", help="the directory that it runs in (default: this one)")
     parser.flag("--shell", help="CMD is one text for /bin/sh, such as 'sort a | uniq > b'")
 
@@ -95,12 +119,26 @@ def enqueue(session: Session, options: Any) -> Job:
 def _command(options: Any) -> list[str] | str:
     words: list[str] = options.command
     if not words:
-        raise Usage("there is no command to run; write it behind --, such as `sloth add -- make all`")
+        raise Usage(
+            "there is no command to run; write it behind --, such as `sloth add -- make all`"
+        )
+    if foreign := next((word for word in words if not _is_text(word)), None):
+        raise Usage(f"{foreign!r} is not UTF-8, and a job keeps text only; let a script name it")
     if not options.shell:
         return words
     if len(words) != 1:
-        raise Usage("--shell takes one text, so put it in quotes: sloth add --shell -- 'sort a | uniq'")
+        raise Usage(
+            "--shell takes one text, so put it in quotes: sloth add --shell -- 'sort a | uniq'"
+        )
     return words[0]
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+        return True
+    except UnicodeEncodeError:
+        return False
 
 
 def _directory(told: str | None) -> str:
@@ -108,7 +146,9 @@ def _directory(told: str | None) -> str:
         try:
             return os.getcwd()
         except OSError:
-            raise Usage("this directory is gone; go elsewhere, or name one with --cwd DIR") from None
+            raise Usage(
+                "this directory is gone; go elsewhere, or name one with --cwd DIR"
+            ) from None
     if not os.path.isdir(told):
         raise Usage(f"--cwd {told!r} is not a directory")
     return os.path.abspath(told)

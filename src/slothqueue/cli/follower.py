@@ -87,9 +87,8 @@ class Follower:
         self._logs = self._sloth.store.logs
         self._shown: Log | None = None
         self._file: Any = None
-        self._told = False
-        self._failed = 0
         self._claimed: object = None
+        self._found = self._told = False
 
     def run(self, then: Callable[[Job], None] = lambda job: None) -> Job:
         """Show everything until the job has ended; returns it as it is then.
@@ -124,17 +123,15 @@ class Follower:
         return job
 
     def _news(self, job: Job) -> bool:
-        """Whether there may be another file: the job was claimed again, or its file is not there yet."""
+        """Whether there may be another file: claimed again, or its file is not there yet."""
         claimed = job.started_at, job.attempts
         changed, self._claimed = claimed != self._claimed, claimed
-        return changed or not self._settled
-
-    _settled = False
+        return changed or not self._found
 
     def _move_on(self, job: Job) -> None:
         logs = logs_of(self._logs, self._id)
         fresh = [log for log in logs if self._shown is None or log > self._shown]
-        self._settled = job.attempts == 0 or bool(logs and logs[-1].attempt >= job.attempts)
+        self._found = job.attempts == 0 or bool(logs and logs[-1].attempt >= job.attempts)
         for log in fresh if self._shown else fresh[-1:]:
             self._open(log)
 

@@ -1,4 +1,4 @@
-"""From a command line to an exit code: finds the command, runs it, and turns errors into one line."""
+"""From a command line to an exit code: runs the command, turns errors into one line."""
 
 from __future__ import annotations
 
@@ -123,8 +123,6 @@ def _no_such(command: str) -> tuple[str, str]:
 
 def _told(error: Exception) -> int:
     """Tell what went wrong, and the exit code for it."""
-    if isinstance(error, OSError) and _lost_stdout(error):
-        _abandon_stdout()
     code = next((code for kind, code in CODES if isinstance(error, kind)), OUR_FAULT)
     if code == OUR_FAULT:
         if os.environ.get("SLOTH_TRACEBACK"):
@@ -133,13 +131,13 @@ def _told(error: Exception) -> int:
             f"{type(error).__name__}: {error}. This is a fault of sloth; with SLOTH_TRACEBACK=1 it "
             "tells where"
         )
+    elif isinstance(error, OSError):
+        _abandon_stdout()
+        place = "" if error.filename is None else f"{error.filename}: "
+        _complain(f"{place}{error.strerror or error}")
     else:
         _complain(str(error))
     return code
-
-
-def _lost_stdout(error: OSError) -> bool:
-    return error.filename is None and not isinstance(error, (FileNotFoundError, PermissionError))
 
 
 def _complain(sentence: str) -> None:
@@ -161,7 +159,7 @@ def _harden_streams() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Whoever read it is gone: what is left in the buffer must not raise again at the exit."""
+    """What is left in the buffer cannot be written, and must not raise again at the exit."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..models import STATES, Event
+from ..timing import spoken
 from . import facts
 from .parsing import Parser, Usage, job_id, whole
 from .screen import STATE_COLORS, local, one_line, rough, safe, since
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
 
 
 def list_options(parser: Parser) -> None:
-    parser.option("--state", choices=STATES, metavar="STATE", help=f"only those in it: {', '.join(STATES)}")
+    parser.option(
+        "--state", choices=STATES, metavar="STATE", help=f"only those in it: {', '.join(STATES)}"
+    )
     parser.option("-q", "--queue", metavar="QUEUE", help="only those of this queue")
-    parser.option("-n", dest="limit", metavar="N", type=whole(1), default=100, help="at most so many (default: 100)")
+    parser.option(
+        "-n",
+        dest="limit",
+        metavar="N",
+        type=whole(1),
+        default=100,
+        help="at most so many (default: 100)",
+    )
     parser.describe(
         "[--state STATE] [-q QUEUE] [-n N]",
         "First those that run, then those that wait in the order in which they start, then\n"
@@ -69,7 +79,14 @@ def _list(session: Session, jobs: list[Job]) -> None:
         return
     now = session.now()
     rows = [
-        [str(job.id), job.state, job.queue, f"{job.attempts}/{job.max_attempts}", when(job, now), _name(job)]
+        [
+            str(job.id),
+            job.state,
+            job.queue,
+            f"{job.attempts}/{job.max_attempts}",
+            when(job, now),
+            _name(job),
+        ]
         for job in jobs
     ]
     colors = [["", STATE_COLORS[job.state], "", "", "", ""] for job in jobs]
@@ -129,16 +146,22 @@ def _payload(job: Job) -> dict[str, Any]:
 
 def _sheet(session: Session, job: Job) -> list[str]:
     paint, now = session.screen.paint, session.now()
-    head = f"job {job.id}  {paint(job.state, STATE_COLORS[job.state])}  {one_line(facts.title(job))}"
+    head = (
+        f"job {job.id}  {paint(job.state, STATE_COLORS[job.state])}  {one_line(facts.title(job))}"
+    )
     fields = _fields(job, now)
-    lines = [f"  {name:<10}{line}" for name, text in fields if text for line in _indented(text)]
-    return [paint("", "") + head, "", *lines]
+    lines = [
+        f"  {name if n == 0 else '':<11}{line}"
+        for name, text in fields
+        if text
+        for n, line in enumerate(_lines(text))
+    ]
+    return [head, "", *lines]
 
 
-def _indented(text: str) -> list[str]:
-    """A text of several lines, as lines that stand below each other."""
-    first, *rest = [safe(line.rstrip()) for line in text.expandtabs().splitlines()] or [""]
-    return [first, *(" " * 0 + line for line in rest)]
+def _lines(text: str) -> list[str]:
+    """A text of several lines, each of them safe."""
+    return [safe(line.rstrip()) for line in text.expandtabs().splitlines()]
 
 
 def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
@@ -151,7 +174,7 @@ def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
         ("queue", job.queue),
         ("priority", str(job.priority)),
         ("attempts", f"{job.attempts} of {job.max_attempts}"),
-        ("timeout", "" if job.timeout is None else rough(dt.timedelta(seconds=job.timeout))),
+        ("timeout", "" if job.timeout is None else spoken(round(job.timeout * 1000))),
         ("created", _moment(job.created_at, now)),
         ("due", _moment(job.run_at, now)),
         ("started", _moment(job.started_at, now)),
@@ -161,7 +184,12 @@ def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
         ("exit code", "" if job.exit_code is None else str(job.exit_code)),
         ("message", job.message or ""),
         ("error", job.error or ""),
-        ("result", "" if facts.result_of(job) is None else json.dumps(facts.result_of(job), ensure_ascii=False)),
+        (
+            "result",
+            ""
+            if facts.result_of(job) is None
+            else json.dumps(facts.result_of(job), ensure_ascii=False),
+        ),
     ]
 
 
@@ -170,8 +198,6 @@ def _moment(moment: dt.datetime | None, now: dt.datetime) -> str:
 
 
 def _took(job: Job) -> str:
-    from ..timing import spoken
-
     if job.started_at is None or job.finished_at is None:
         return ""
     return spoken(round((job.finished_at - job.started_at).total_seconds() * 1000))
@@ -183,7 +209,9 @@ def _timeline(session: Session, events: list[Event]) -> list[str]:
         for event in events
     ]
     colors = [["", _tint(event.kind), "", "", ""] for event in events]
-    return session.screen.table(["HISTORY", "", "TRY", "WORKER", "WHY"], rows, right=[2], colors=colors)
+    return session.screen.table(
+        ["HISTORY", "", "TRY", "WORKER", "WHY"], rows, right=[2], colors=colors
+    )
 
 
 def _reason(event: Event) -> str:
@@ -195,4 +223,9 @@ def _reason(event: Event) -> str:
 
 
 def _tint(kind: str) -> str:
-    return {"completed": "green", "failed": "red", "failed_attempt": "red", "reclaimed": "yellow"}.get(kind, "")
+    return {
+        "completed": "green",
+        "failed": "red",
+        "failed_attempt": "red",
+        "reclaimed": "yellow",
+    }.get(kind, "")

@@ -21,7 +21,9 @@ CHUNK = 1 << 16
 def log_options(parser: Parser) -> None:
     parser.option("id", metavar="ID", type=job_id, help="the job, as `sloth add` printed it")
     parser.option("-n", dest="lines", metavar="N", type=whole(0), help="only the last N lines")
-    parser.option("--attempt", metavar="N", type=whole(1), help="of this attempt (default: the latest)")
+    parser.option(
+        "--attempt", metavar="N", type=whole(1), help="of this attempt (default: the latest)"
+    )
     parser.describe(
         "ID [-n N] [--attempt N]",
         "What the command of a job has written, to its output and its errors. Into a pipe\n"
@@ -51,12 +53,17 @@ def _chosen(session: Session, job: Job, attempt: int | None) -> list[Log]:
     if attempt is None:
         earlier = sorted({log.attempt for log in logs[:-1]})
         if earlier:
-            session.note(f"this is attempt {logs[-1].attempt}; --attempt shows another ({earlier[0]} is the first)")
+            session.note(
+                f"this is attempt {logs[-1].attempt}; --attempt N shows another, the first "
+                f"is {earlier[0]}"
+            )
         if not logs:
             session.note(no_output(job))
         return logs[-1:]
     if attempt > max([job.attempts, *(log.attempt for log in logs)]):
-        raise Usage(f"job {job.id} has had {job.attempts} attempts, so there is no attempt {attempt}")
+        raise Usage(
+            f"there is no attempt {attempt} of job {job.id}; it has had {job.attempts} so far"
+        )
     chosen = [log for log in logs if log.attempt == attempt]
     if not chosen:
         session.note(f"there is no output of attempt {attempt} of job {job.id}")
@@ -66,7 +73,9 @@ def _chosen(session: Session, job: Job, attempt: int | None) -> list[Log]:
 def no_output(job: Job) -> str:
     """Why there is no log."""
     if job.kind != "command":
-        return f"job {job.id} is no command; what its code prints goes where its worker's output goes"
+        return (
+            f"job {job.id} is no command; what its code prints goes where its worker's output goes"
+        )
     if job.attempts == 0:
         return f"job {job.id} has not started yet"
     return f"there is no output of job {job.id}"
@@ -82,9 +91,9 @@ def _bytes(path: str, lines: int | None) -> Iterator[bytes]:
 
 def _start_of_last(file: Any, lines: int) -> int:
     """Where the last so many lines begin. Reads from the end, whatever the size."""
-    at = end = file.seek(0, os.SEEK_END)
+    at = end = int(file.seek(0, os.SEEK_END))
     if not lines:
-        return int(end)
+        return end
     wanted = lines
     while at > 0:
         start = max(0, at - CHUNK)

@@ -15,6 +15,11 @@ class Usage(Exception):
     """The command line makes no sense; the message says what to write instead."""
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    # Told its width, or it imports shutil (2 ms) to ask the terminal, once for every option.
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=20, width=88)
+
+
 class Parser(argparse.ArgumentParser):
     """The parser of one command. It knows `--db` and `--json`, and complains in one line."""
 
@@ -23,7 +28,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"sloth {command}",
             allow_abbrev=False,
             add_help=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_formatter,
         )
         self.description = summary[:1].upper() + summary[1:] + "."
         self._command, self._flags, self._takes_command = command, {"--json", "-h", "--help"}, False
@@ -33,7 +38,9 @@ class Parser(argparse.ArgumentParser):
         """What the help says: how it is written, what it does, what it looks like."""
         self.usage = f"sloth {self._command} {usage}"
         self.description = f"{self.description}\n\n{more.strip()}"
-        self.epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples.strip().split("\n"))
+        self.epilog = "examples:\n" + "\n".join(
+            f"  {line}" for line in examples.strip().split("\n")
+        )
 
     def flag(self, name: str, help: str) -> None:
         """An option without a value."""
@@ -57,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         command: list[str] = []
         if self._takes_command:
             words, command = self._split(words)
-        options = self.parse_args(words)
+        options: argparse.Namespace = self.parse_args(words)
         if self._takes_command:
             options.command = command
         if options.db == "":
@@ -84,7 +91,8 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        raise Usage(f"{self._command}: {message}; see `sloth {self._command} --help`")
+        told = message.removeprefix("argument ")
+        raise Usage(f"{self._command}: {told}; see `sloth {self._command} --help`")
 
 
 def checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -133,7 +141,8 @@ def job_id(text: str) -> int:
 
 
 def moment_of(text: str, now: Millis) -> Millis:
-    """The moment that was written: `18:30` (the next one), a date and time here, or ISO with offset.
+    """The moment that was written: `18:30` (the next one), a date and time here, or ISO with
+    offset.
 
     Raises ValueError.
     """
@@ -159,11 +168,14 @@ def _clock_time(text: str) -> dt.time:
 
 
 def _next(time: dt.time, here: dt.datetime) -> Millis:
-    """Today if it is still to come, else tomorrow; by the clock on the wall, not in steps of 24 h."""
+    """Today if it is still to come, else tomorrow; by the wall clock, not in steps of 24 h."""
     today = dt.datetime.combine(here.date(), time)
     later = today if today.astimezone() > here else today + dt.timedelta(days=1)
     return moment(later.astimezone())
 
 
 def _not_a_moment(text: str) -> str:
-    return f"--at {text!r} is not understood; write 18:30, '2030-01-31 08:00' or 2030-01-31T08:00+01:00"
+    return (
+        f"--at {text!r} is not understood; write 18:30, '2030-01-31 08:00' or ISO with an offset, "
+        "such as 2030-01-31T08:00+01:00"
+    )

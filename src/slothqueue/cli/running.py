@@ -12,7 +12,7 @@ from . import facts
 from .adding import USAGE, enqueue, job_options
 from .follower import Follower
 from .parsing import Parser
-from .screen import one_line
+from .screen import one_line, since
 from .session import Session
 from .sinks import sink_for
 
@@ -47,7 +47,7 @@ def run_command(session: Session, options: Any) -> int:
     try:
         if facts.nobody_serves(session.store(), job.queue):
             helper = _work(session, job)
-        job = _follow(session, job)
+        job = _follow(session, job, helper)
     except (KeyboardInterrupt, BrokenPipeError) as error:
         return _leave(session, job, helper, error)
     if helper is not None:
@@ -57,8 +57,8 @@ def run_command(session: Session, options: Any) -> int:
     return facts.exit_code(job)
 
 
-def _follow(session: Session, job: Job) -> Job:
-    told = Told(session)
+def _follow(session: Session, job: Job, helper: Helper | None) -> Job:
+    told = Told(session, helper)
     job = Follower(session, job.id, sink_for(session, job.id)).run(told.look)
     if job.state != "done":
         told.end(job)
@@ -68,19 +68,20 @@ def _follow(session: Session, job: Job) -> Job:
 class Told:
     """What was said about the attempts of a job so far."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._failed = session, 0
+    def __init__(self, session: Session, helper: Helper | None) -> None:
+        self._session, self._helper, self._failed = session, helper, 0
 
     def look(self, job: Job) -> None:
         """Say that an attempt has failed and when the next one comes."""
+        if self._helper is not None and self._helper.error is not None:
+            raise self._helper.error  # nobody works any more, so there is nothing to wait for
         if job.state != "queued" or job.attempts <= self._failed:
             return
         self._failed = job.attempts
-        from .screen import since
-
         again = since(job.run_at, self._session.now())
         self._session.note(
-            f"attempt {job.attempts} of {job.max_attempts} failed: {_first(job.error)}; again {again}"
+            f"attempt {job.attempts} of {job.max_attempts} failed: {_first(job.error)}; "
+            f"again {again}"
         )
 
     def end(self, job: Job) -> None:
@@ -92,9 +93,7 @@ def _first(text: str | None) -> str:
     return one_line((text or "no reason given").partition("\n")[0])
 
 
-def _leave(
-    session: Session, job: Job, helper: Helper | None, error: BaseException
-) -> int:
+def _leave(session: Session, job: Job, helper: Helper | None, error: BaseException) -> int:
     """The job goes on without us. Ending our worker in order would end the command, too."""
     code = 130
     if isinstance(error, BrokenPipeError):
@@ -111,7 +110,11 @@ def _whereabouts(session: Session, job: Job) -> str:
     job = job.refresh()
     follow = session.command(f"follow {job.id}")
     if job.state == "queued":
-        needs = f"; {session.command('worker')} runs it" if facts.nobody_serves(session.store(), job.queue) else ""
+        needs = (
+            f"; {session.command('worker')} runs it"
+            if facts.nobody_serves(session.store(), job.queue)
+            else ""
+        )
         return f"job {job.id} stays in its queue{needs}; {follow} shows its output"
     return f"job {job.id} goes on without this; {follow} shows its output"
 
@@ -131,15 +134,20 @@ class Helper:
     """A worker in a thread of ours, until one job has ended."""
 
     def __init__(self, sloth: Sloth, job: Job) -> None:
-        self._job = job
+        self._job, self._bell = job, sloth.store.bell
+        self.error: Exception | None = None
         self._worker = Once(sloth, queues=[job.queue], concurrency=1, grace="365d")
         self._worker.wanted = job.id
         self._thread = threading.Thread(target=self._work, name="sloth-worker", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        while not self._job.refresh().ended:  # a failed attempt comes again
-            self._worker.run()
+        try:
+            while not self._job.refresh().ended:  # a failed attempt comes again
+                self._worker.run()
+        except Exception as error:  # told by the thread that follows
+            self.error = error
+            self._bell.ring()
 
     def finish(self) -> None:
         """The job has ended: let the worker say goodbye."""
@@ -152,6 +160,7 @@ def _work(session: Session, job: Job) -> Helper:
     if count:
         session.note(
             f"no worker is there for queue {job.queue!r}, so this does its work: {count} job"
-            + ("s come" if count > 1 else " comes") + f" before job {job.id}"
+            + ("s come" if count > 1 else " comes")
+            + f" before job {job.id}"
         )
     return Helper(session.store(), job)

@@ -7,10 +7,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..timing import spoken
-
 COLORS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "gray": "90", "bold": "1"}
-STATE_COLORS = {"queued": "", "running": "blue", "done": "green", "failed": "red", "cancelled": "gray"}
+STATE_COLORS = {
+    "queued": "",
+    "running": "blue",
+    "done": "green",
+    "failed": "red",
+    "cancelled": "gray",
+}
 GAP = 2
 
 
@@ -132,14 +136,18 @@ def wants_color(terminal: bool, environment: Any) -> bool:
 
 def rough(span: dt.timedelta) -> str:
     """A span for people, in its largest unit: `3m`, `2h`, `12s`."""
-    return spoken(int(abs(span.total_seconds())) * 1000).split()[0].replace("0ms", "0s")
+    seconds = round(abs(span.total_seconds()))
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size - size // 120:  # 1799 s are 30 minutes to a person
+            return f"{max(1, round(seconds / size))}{name}"
+    return f"{seconds}s"
 
 
 def since(then: dt.datetime, now: dt.datetime) -> str:
-    """`in 10m`, `3m ago`, `now`."""
-    if abs((now - then).total_seconds()) < 1:
-        return "now"
-    return f"in {rough(then - now)}" if then > now else f"{rough(now - then)} ago"
+    """`in 10m`, `3m ago`, `just now`."""
+    if then > now:
+        return f"in {rough(then - now)}"
+    return f"{rough(now - then)} ago" if (now - then).total_seconds() >= 1 else "just now"
 
 
 def local(moment: dt.datetime) -> str:

@@ -122,5 +122,6 @@ def _make_private(directory: str) -> None:
         return
     except OSError as error:
         raise StoreUnavailable(
-            f"{directory} cannot be created: {error.strerror}. Name another place with --db or SLOTH_DB"
+            f"{directory} cannot be created: {error.strerror}. Name another place with --db "
+            "or SLOTH_DB"
         ) from error

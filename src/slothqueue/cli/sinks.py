@@ -1,4 +1,4 @@
-"""Where the output of a job goes: into a pipe as it is, onto a terminal made harmless, or as JSON."""
+"""Where the output of a job goes: to a pipe as it is, to a terminal made harmless, or as JSON."""
 
 from __future__ import annotations
 

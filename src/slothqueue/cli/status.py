@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from . import facts
 from .parsing import Parser
 from .screen import one_line, rough, safe, size
@@ -20,7 +21,9 @@ TINTS = {"running": "blue", "failed": "red"}
 
 
 def status_options(parser: Parser) -> None:
-    parser.flag("--verbose", help="also where the store is, how large its log, which SQLite")
+    parser.flag(
+        "--verbose", help="also where the store is, how large its log is, which version this is"
+    )
     parser.describe(
         "[--verbose]",
         "Counts per queue, the workers that are alive, and the jobs that run.\n"
@@ -53,7 +56,9 @@ def status_command(session: Session, options: Any) -> int:
 
 def _nothing_yet(session: Session, told: str) -> int:
     if session.json:
-        session.tell({"type": "store", "path": session.path(), "workers": 0} | dict.fromkeys(COUNTS, 0))
+        session.tell(
+            {"type": "store", "path": session.path(), "workers": 0} | dict.fromkeys(COUNTS, 0)
+        )
     else:
         session.say(f"{safe(told)}:", "", f"  {session.command('add')} -- make all")
     return 0
@@ -124,7 +129,10 @@ def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
     if len(table) > 1:
         table["all"] = _total(counts)
     rows = [[name, *(str(each[key]) for key in COUNTS)] for name, each in table.items()]
-    tints = [["", *(TINTS.get(key, "") if each[key] else "gray" for key in COUNTS)] for each in table.values()]
+    tints = [
+        ["", *(TINTS.get(key, "") if each[key] else "gray" for key in COUNTS)]
+        for each in table.values()
+    ]
     head = ["QUEUE", "QUEUED", "FOR LATER", "RUNNING", "DONE", "FAILED", "CANCELLED"]
     return session.screen.table(head, rows, right=range(1, 7), colors=tints)
 
@@ -143,7 +151,13 @@ def _worker_row(one: facts.Working, now: Any) -> list[str]:
 
     queues = "all" if one.queues is None else ", ".join(one.queues)
     age = rough(now - as_datetime(one.since))
-    return [one.label, age, str(one.concurrency), f"{one.pool}es" if one.pool == "process" else f"{one.pool}s", queues]
+    return [
+        one.label,
+        age,
+        str(one.concurrency),
+        f"{one.pool}es" if one.pool == "process" else f"{one.pool}s",
+        queues,
+    ]
 
 
 def _running(session: Session, running: list[Job], count: int) -> list[str]:
@@ -151,25 +165,30 @@ def _running(session: Session, running: list[Job], count: int) -> list[str]:
         return ["Nothing is running."]
     now = session.now()
     rows = [
-        [str(job.id), job.queue, rough(now - (job.started_at or now)), job.worker or "", facts.title(job)]
+        [
+            str(job.id),
+            job.queue,
+            rough(now - (job.started_at or now)),
+            job.worker or "",
+            facts.title(job),
+        ]
         for job in running
     ]
     lines = session.screen.table(["RUNNING", "QUEUE", "FOR", "WORKER", "NAME"], rows, right=[0])
     more = count - len(running)
-    return [*lines, f"and {more} more: {session.command('list --state running')}"] if more > 0 else lines
+    return (
+        [*lines, f"and {more} more: {session.command('list --state running')}"]
+        if more > 0
+        else lines
+    )
 
 
 def _details(session: Session, sloth: Sloth) -> None:
-    import sqlite3
-
-    from ..storage.sqlite import wal_fault
-
-    fault = ", which can damage its log; sloth works around it" if wal_fault() else ""
     session.say(
         "",
-        f"store   {one_line(sloth.path)}",
-        f"log     {size(sloth.store.log_bytes())}",
-        f"SQLite  {sqlite3.sqlite_version}{fault}",
+        f"store  {one_line(sloth.path)}",
+        f"log    {size(sloth.store.log_bytes())}",
+        f"sloth  {__version__}",
     )
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def wait_options(parser: Parser) -> None:
-    parser.option("ids", metavar="ID", nargs="+", type=job_id, help="a job, as `sloth add` printed it")
+    parser.option(
+        "ids", metavar="ID", nargs="+", type=job_id, help="a job, as `sloth add` printed it"
+    )
     parser.describe(
         "ID...",
         "Prints a line for each job that has ended, and ends with the worst of their exit\n"
@@ -33,7 +35,9 @@ def wait_command(session: Session, options: Any) -> int:
     sloth = session.store()
     for job in jobs:
         if job.state == "queued" and (nobody := facts.nobody_serves(sloth, job.queue)):
-            session.note(f"{nobody}, so nothing happens until you start one: {session.command('worker')}")
+            session.note(
+                f"{nobody}, so nothing happens until you start one: {session.command('worker')}"
+            )
             break
     return max(_wait(session, job) for job in jobs)
 
@@ -54,4 +58,6 @@ def ended(session: Session, job: Job) -> str:
 
     state = session.screen.paint(job.state, STATE_COLORS[job.state])
     why = job.message if job.state == "done" else job.error or job.message
-    return f"job {job.id} {state}" + (f": {one_line((why or '').partition(chr(10))[0])}" if why else "")
+    return f"job {job.id} {state}" + (
+        f": {one_line((why or '').partition(chr(10))[0])}" if why else ""
+    )

@@ -17,15 +17,51 @@ if TYPE_CHECKING:
     from ..client import Sloth
 
 
+USAGE = """\
+[-q QUEUE]... [-j N] [--app MODULE:NAME] [--pool POOL]
+                    [--grace T] [--until-idle]"""
+
+
 def worker_options(parser: Parser) -> None:
-    parser.option("-q", "--queue", dest="queues", metavar="QUEUE", action="append", type=checked(check_name), help="only jobs of this queue; may be given several times (default: all)")
-    parser.option("-j", dest="jobs", metavar="N", type=whole(1), default=4, help="run so many jobs at once (default: 4)")
-    parser.option("--app", metavar="MODULE:NAME", help="run the functions of this Sloth, too; found from this directory")
-    parser.option("--pool", choices=("process", "thread"), default="process", metavar="POOL", help="where functions run: process (default) or thread")
-    parser.option("--grace", metavar="T", type=duration, default="10s", help="when told to stop, give running jobs so long (default: 10s)")
+    parser.option(
+        "-q",
+        "--queue",
+        dest="queues",
+        metavar="QUEUE",
+        action="append",
+        type=checked(check_name),
+        help="only jobs of this queue; may be given several times (default: all)",
+    )
+    parser.option(
+        "-j",
+        dest="jobs",
+        metavar="N",
+        type=whole(1),
+        default=4,
+        help="run so many jobs at once (default: 4)",
+    )
+    parser.option(
+        "--app",
+        metavar="MODULE:NAME",
+        help="run the functions of this Sloth, too; found from this directory",
+    )
+    parser.option(
+        "--pool",
+        choices=("process", "thread"),
+        default="process",
+        metavar="POOL",
+        help="where functions run: process (default) or thread",
+    )
+    parser.option(
+        "--grace",
+        metavar="T",
+        type=duration,
+        default="10s",
+        help="when told to stop, give running jobs so long (default: 10s)",
+    )
     parser.flag("--until-idle", help="end when nothing is due any more")
     parser.describe(
-        "[-q QUEUE]... [-j N] [--app MODULE:NAME] [--pool POOL]\n                    [--grace T] [--until-idle]",
+        USAGE,
         "Runs the commands in the queues, and with --app the functions of a program. A line\n"
         "tells of each start and each end. Ctrl-C or SIGTERM: it starts nothing new, lets\n"
         "running jobs end for the grace, and gives back the rest. A second one hurries.",
@@ -41,7 +77,9 @@ sloth worker --until-idle
 def worker_command(session: Session, options: Any) -> int:
     _log(session.json)
     sloth = _app(session, options.app) if options.app else session.store()
-    worker = sloth.worker(options.queues, concurrency=options.jobs, pool=options.pool, grace=options.grace)
+    worker = sloth.worker(
+        options.queues, concurrency=options.jobs, pool=options.pool, grace=options.grace
+    )
     log = logging.getLogger("slothqueue.worker")
     log.info("%s", _greeting(sloth, options))
     if options.until_idle:
@@ -57,7 +95,8 @@ def worker_command(session: Session, options: Any) -> int:
 def _greeting(sloth: Sloth, options: Any) -> str:
     queues = "all queues" if not options.queues else "queues " + ", ".join(options.queues)
     tasks = f", {len(sloth.tasks)} functions" if sloth.tasks else ""
-    return f"worker {os.getpid()} on {sloth.path}: {queues}, {options.jobs} at once{tasks}; Ctrl-C ends it"
+    what = f"{queues}, {options.jobs} at once{tasks}"
+    return f"worker {os.getpid()} on {sloth.path}: {what}; Ctrl-C ends it"
 
 
 # ---- the program whose functions it runs --------------------------------------------------------
@@ -72,8 +111,8 @@ def _app(session: Session, name: str) -> Sloth:
     found = getattr(_import(module), attribute or "sloth", None)
     if not isinstance(found, Sloth):
         raise Usage(
-            f"--app {name}: there is no Sloth named {attribute or 'sloth'!r} in {module}; write it as "
-            "--app module:name"
+            f"--app {name}: there is no Sloth named {attribute or 'sloth'!r} in {module}; write it "
+            "as --app module:name"
         )
     if session.db is not None and not _same_file(session.db, found.path):
         raise Usage(f"--app {name} keeps its jobs in {found.path}, so leave --db out")
@@ -87,7 +126,8 @@ def _import(module: str) -> Any:
         return import_module(module)
     except Exception as error:  # it is the user's code, and may raise anything
         raise Usage(
-            f"--app: {module!r} cannot be imported from {os.getcwd()}: {type(error).__name__}: {error}"
+            f"--app: {module!r} cannot be imported from {os.getcwd()}: "
+            f"{type(error).__name__}: {error}"
         ) from error
 
 

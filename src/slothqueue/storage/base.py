@@ -65,7 +65,7 @@ class Holder(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """On what terms a job is taken: who holds it, in whose name, and until when if the lease ends."""
+    """On what terms a job is taken: who holds it, in whose name, until when if it ends."""
 
     holder: int
     worker: int
@@ -74,7 +74,7 @@ class Terms(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """What one look at a lane tells: is a job ready, when is the next one due, how long are leases."""
+    """What one look at a lane tells: is a job ready, when is one due, how long are leases."""
 
     ready: int | None
     next_due: Millis | None
@@ -124,7 +124,9 @@ class JobVerbs(Protocol):
     def claim_lane(
         self, tx: Tx, lane: int, limit: int, now: Millis, terms_of: Callable[[Millis | None], Terms]
     ) -> list[Claimed]: ...
-    def complete(self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None) -> bool: ...
+    def complete(
+        self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None
+    ) -> bool: ...
     def complete_many(
         self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis
     ) -> set[int]: ...
@@ -161,7 +163,9 @@ class NameVerbs(Protocol):
     def set_meta(self, tx: Tx, key: str, value: str) -> None: ...
     def queue(self, tx: Tx, name: str) -> tuple[int, Policy] | None: ...
     def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int: ...
-    def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None: ...
+    def change_queue(
+        self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str
+    ) -> None: ...
     def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None: ...
     def lanes(self, tx: Tx) -> list[Row]: ...
     def add_holder(self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None) -> None: ...
@@ -174,12 +178,18 @@ class NameVerbs(Protocol):
 class Store(Protocol):
     """One store: a file or a database. `jobs` and `names` are its verbs."""
 
-    clock: Clock
-    bell: Bell
-    jobs: JobVerbs
-    names: NameVerbs
-    bound: bool
-    """Whether somebody else ends the transaction."""
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def bell(self) -> Bell: ...
+    @property
+    def jobs(self) -> JobVerbs: ...
+    @property
+    def names(self) -> NameVerbs: ...
+    @property
+    def bound(self) -> bool:
+        """Whether somebody else ends the transaction."""
+        ...
 
     def write(
         self,
@@ -192,9 +202,10 @@ class Store(Protocol):
     ) -> T:
         """Run work in one write transaction and commit; nothing stays if it raises.
 
-        `durable` says whether the commit must survive a power cut before this returns, `tell` whether
-        others are woken by it, `single` that work is one statement, a transaction by itself; `lazy` that it reads first
-        and may find nothing to write: then no lock is taken, and work may be called twice.
+        `durable` says whether the commit must survive a power cut before this returns, `tell`
+        whether others are woken by it, `single` that work is one statement, a transaction by
+        itself; `lazy` that it reads first and may find nothing to write: then no lock is taken, and
+        work may be called twice.
         """
         ...
 
@@ -203,11 +214,11 @@ class Store(Protocol):
         ...
 
     def look(self, work: Callable[[Tx], T]) -> T:
-        """Like read(), on the writer's own connection when that is free: cheaper, and as harmless."""
+        """Like read(), on the writer's own connection if that is free: cheaper, as harmless."""
         ...
 
     def want(self) -> None:
-        """Somebody is about to sleep: the next commit anywhere must ring. Look once more after this."""
+        """Somebody is about to sleep: the next commit must ring. Look once more after this."""
         ...
 
     def watch(self) -> Any:

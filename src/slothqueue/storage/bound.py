@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import StoreBusy, WrongState
 from . import migrate
 from .base import Tx
-from .sqlite_errors import is_busy, translate
+from .sqlite_errors import is_busy, translate, translate_ours
 
 if TYPE_CHECKING:
     from .sqlite import SqliteStore
@@ -21,13 +21,14 @@ T = TypeVar("T")
 
 
 class BoundStore:
-    """A store inside a transaction that somebody else ends: the caller's own connection, or ours."""
+    """A store inside a transaction that somebody else ends, on their connection or ours."""
 
     def __init__(self, store: SqliteStore, tx: Tx, *, foreign: sqlite3.Connection | None) -> None:
         self.store, self.tx, self.foreign = store, tx, foreign
         self.clock, self.bell = store.clock, store.bell
         self.jobs, self.names, self.file = store.jobs, store.names, store.file
         self.bound = True
+        self.over = self._began = False
 
     def write(
         self,
@@ -39,6 +40,7 @@ class BoundStore:
         lazy: bool = False,
     ) -> T:
         """Run work in the caller's transaction: all of it or nothing, and the caller commits."""
+        self._refuse_if_over()
         with self._translated():
             self._join()
             self.tx.execute("savepoint _sloth")
@@ -53,6 +55,8 @@ class BoundStore:
 
     def read(self, work: Callable[[Tx], T]) -> T:
         """Run work in the caller's transaction. Sets a file up that has no tables of ours yet."""
+        if self.ended:  # what it wrote is there for everybody, also if its connection is closed
+            return self.store.read(work)
         with self._translated():
             try:
                 return work(self.tx)
@@ -64,13 +68,29 @@ class BoundStore:
 
     look = read
 
+    @property
+    def ended(self) -> bool:
+        """Whether the transaction that we wrote in has come to its end."""
+        if self.foreign is None:
+            return self.over
+        return self._began and not (_is_open(self.foreign) and self.foreign.in_transaction)
+
+    def _refuse_if_over(self) -> None:
+        if self.over:
+            raise WrongState(
+                "this transaction has ended. Write inside its `with` block, or by the Sloth itself."
+            )
+
     def ring(self) -> None:
         """Nobody is told before the caller has committed."""
 
     def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
-        """A statement of the caller's own, on the same connection."""
-        with self._translated():
+        """A statement of the caller's own, on the same connection; so are its mistakes."""
+        self._refuse_if_over()
+        try:
             return self.tx.connection.execute(sql, parameters)  # type: ignore[no-any-return]
+        except sqlite3.Error as error:
+            raise translate_ours(error, self.store.path) from error.__cause__
 
     def _join(self) -> None:
         """Begin as Python would for this connection, and set the file up if nobody has."""
@@ -78,6 +98,7 @@ class BoundStore:
             return
         if not self.foreign.in_transaction and self.foreign.isolation_level is not None:
             self.tx.execute("begin immediate")
+        self._began = True
         for script in migrate.pending(self.tx, self.store.path):
             migrate.apply(self.tx, script, self.clock.wall())
             self.names.bind(self.tx)

@@ -1,4 +1,4 @@
-"""Makes commits survive a power cut: one flush of the write-ahead log covers every commit before it."""
+"""Makes commits survive a power cut: one flush of the log covers every commit before it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Flusher:
     def flush(self, commit: int, newest: Callable[[], int]) -> None:
         """Return when this commit is on the disk; `newest` tells the number of the latest one.
 
-        Raises OSError if the disk did not confirm it. A failed flush is final for every commit that it
-        covered: the kernel reports it once, and a second try would lie.
+        Raises OSError if the disk did not confirm it. A failed flush is final for every commit that
+        it covered: the kernel reports it once, and a second try would lie.
         """
         with self._lock:  # whoever waited here may find that its commit was covered meanwhile
             if self._flushed < commit:

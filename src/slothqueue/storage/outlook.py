@@ -1,4 +1,4 @@
-"""The view out of the window: a watcher for one file, with the connections that it looks through."""
+"""A watcher for one file, with the connections that it looks through."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 class Outlook:
     """Rings the store's bell for commits of others, deaths and jumps of the clock.
 
-    Its two connections are opened when they are first needed: one tells that somebody has committed,
-    the other waits such a commit out.
+    Its two connections are opened when they are first needed: one tells that somebody has
+    committed, the other waits such a commit out.
     """
 
     def __init__(
-        self, store: SqliteStore, connect: Callable[[], sqlite3.Connection], wait_out: Callable[[sqlite3.Connection], None]
+        self,
+        store: SqliteStore,
+        connect: Callable[[], sqlite3.Connection],
+        wait_out: Callable[[sqlite3.Connection], None],
     ) -> None:
         make_private(store.live)
         self._connect, self._wait_out = connect, wait_out

@@ -1,13 +1,15 @@
 """A store in one SQLite file: who may write when, what is durable when, and what an error means.
 
 * One write connection per process and handle; callers take turns. Readers come from a small pool.
-* Commits are made with `synchronous=NORMAL`; with `durability="full"` the write-ahead log is flushed
+* Commits are made with `synchronous=NORMAL`; with `durability="full"` the write-ahead log is
+flushed
   through a descriptor of our own *after* the write lock is free and before the caller goes on, so
   nobody queues behind a disk. One flush covers every commit before it.
 * SQLite 3.7.0 to 3.51.2 can damage a log that one connection checkpoints while another writes
   (https://sqlite.org/wal.html#walresetbug). So automatic checkpoints are off; we checkpoint while
   another connection of ours holds the write lock.
-* The database file and its `-shm` are never opened except by SQLite: closing any other descriptor of
+* The database file and its `-shm` are never opened except by SQLite: closing any other descriptor
+of
   theirs would drop all its locks in this process.
 """
 
@@ -16,7 +18,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,12 +26,13 @@ from ..clock import Clock
 from ..errors import StoreBusy, StoreUnavailable, WrongState
 from ..liveness import make_private
 from ..waiting import Bell, BellFile
-from . import filesystem, migrate
+from . import opening
 from .base import Tx
 from .bound import BoundStore, Joined, own_cursor
 from .flushing import Flusher
 from .forking import stores
-from .sqlite_errors import cannot_create, cannot_open, corrupt, is_busy, translate
+from .locking import begin, lazily, patiently, undo
+from .sqlite_errors import translate
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
 
@@ -39,16 +41,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FLOOR = (3, 37, 0)
 PAGES_BETWEEN_CHECKPOINTS = 4_000
 LOG_LIMIT = 64 * 1024 * 1024
-_PAGE_SIZE = 2_048  # a commit writes whole pages: a quarter less time than with 4,096
-_opening = threading.Lock()
 
 
 def wal_fault(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
     """Whether this SQLite can damage its log when it checkpoints and writes at the same moment."""
-    fixed = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    fixed = (
+        version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    )
     return version >= (3, 7, 0) and not fixed
 
 
@@ -95,7 +96,7 @@ class SqliteStore:
         self._checked = False
         self._crossing: str | None = None
 
-    # ---- writing ------------------------------------------------------------------------------
+    # ---- writing --------------------------------------------------------------------------------
 
     def write(
         self,
@@ -112,11 +113,11 @@ class SqliteStore:
             tx = self._tx or self._open_writer()
             try:
                 if single:
-                    value = self._patiently(work, tx)
+                    value = patiently(work, tx, self.patience)
                 elif lazy:
-                    value = self._lazily(work, tx)
+                    value = lazily(work, tx, self.patience)
                 else:
-                    self._patiently(_begin, tx)
+                    patiently(begin, tx, self.patience)
                     value = work(tx)
                     tx.execute("commit")
             except BaseException as error:
@@ -133,12 +134,12 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[BoundStore]:
-        """A transaction for the caller's own statements and ours; commits at the end of the block."""
+        """A transaction for the caller's statements and ours; commits at the end of the block."""
         self._take_turn()
         try:
             tx = self._tx or self._open_writer()
             try:
-                self._patiently(_begin, tx)
+                patiently(begin, tx, self.patience)
                 yield BoundStore(self, tx, foreign=None)
                 tx.execute("commit")
             except BaseException as error:
@@ -160,8 +161,8 @@ class SqliteStore:
                 self._flusher.flush(commit, lambda: self.commits)
             except OSError as error:
                 raise StoreUnavailable(
-                    f"{self.path}: what was asked for is in the file, but the disk did not confirm it "
-                    f"({error}). It may be lost in a power cut. Check the disk."
+                    f"{self.path}: what was asked for is in the file, but the disk did not confirm "
+                    f"it ({error}). It may be lost in a power cut. Check the disk."
                 ) from error
 
     def ring(self) -> None:
@@ -182,48 +183,13 @@ class SqliteStore:
                 )
             if not self._turn.acquire(timeout=self.patience):
                 raise StoreBusy(
-                    f"another thread of this program has held a transaction on {self.path} open for "
-                    f"more than {self.patience:g} s. Nothing was changed. Commit sooner."
+                    f"another thread of this program has held a transaction on {self.path} open "
+                    f"for more than {self.patience:g} s. Nothing was changed. Commit sooner."
                 )
         self._owner = threading.get_ident()
 
-    def _patiently(self, action: Callable[[sqlite3.Cursor], T], tx: sqlite3.Cursor) -> T:
-        """Do it as soon as the write lock is free. SQLite's own waiting sleeps long and is unfair."""
-        try:
-            return action(tx)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-        until, pause = time.monotonic() + self.patience, 0.00005
-        while True:
-            time.sleep(pause)
-            try:
-                return action(tx)
-            except sqlite3.OperationalError as error:
-                if not is_busy(error) or time.monotonic() > until:
-                    raise
-            pause = min(pause * 1.3, 0.005)
-
-    def _lazily(self, work: Callable[[sqlite3.Cursor], T], tx: sqlite3.Cursor) -> T:
-        """Begin by reading; start over with the lock if somebody else writes meanwhile."""
-        try:
-            tx.execute("begin")
-            value = work(tx)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            self._undo(tx)
-            self._patiently(_begin, tx)
-            value = work(tx)
-        tx.execute("commit")
-        return value
-
     def _undo(self, tx: sqlite3.Cursor) -> None:
-        """Roll back. SQLite may have done so by itself, and that must not hide the first error."""
-        try:
-            if tx.connection.in_transaction:
-                tx.execute("rollback")
-        except sqlite3.Error:
+        if not undo(tx):
             self._drop_connections()
 
     # ---- the log --------------------------------------------------------------------------------
@@ -231,7 +197,8 @@ class SqliteStore:
     def _committed(self, tx: sqlite3.Cursor) -> int:
         changes = tx.connection.total_changes
         self.commits += 1
-        self._pages += 2 + (changes - self._changes) // 8  # a fair guess of what the log has grown by
+        # A fair guess of what the log has grown by.
+        self._pages += 2 + (changes - self._changes) // 8
         self._changes = changes
         if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
             self._checkpoint(tx)
@@ -240,8 +207,8 @@ class SqliteStore:
     def _checkpoint(self, tx: sqlite3.Cursor) -> None:
         """Copy the log into the file, so that the next writer starts it afresh.
 
-        We hold the write lock meanwhile, so nobody can reset the log under the checkpoint. A failure
-        loses nothing: the log stays and the next checkpoint copies it.
+        We hold the write lock meanwhile, so nobody can reset the log under the checkpoint. A
+        failure loses nothing: the log stays and the next checkpoint copies it.
         """
         self._pages = 0
         try:
@@ -255,10 +222,7 @@ class SqliteStore:
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
-        try:
-            return os.stat(self.path + "-wal").st_size
-        except OSError:
-            return 0
+        return opening.log_bytes(self.path)
 
     # ---- reading --------------------------------------------------------------------------------
 
@@ -283,7 +247,7 @@ class SqliteStore:
         connection = self._borrow()
         healthy = False
         try:
-            value = self._patiently(work, connection.cursor())
+            value = patiently(work, connection.cursor(), self.patience)
             healthy = True
             return value
         except sqlite3.Error as error:
@@ -292,20 +256,16 @@ class SqliteStore:
             self._give_back(connection, healthy)
 
     def _borrow(self) -> sqlite3.Connection:
-        self._refuse_if_broken()
         with self._pool:
             self._reading += 1
             if self._readers:
                 return self._readers.pop()
         try:
-            self._check_once()
-            connection = self._connect()
+            connection = self._open()
             connection.execute("pragma query_only=on")
             return connection
-        except BaseException as error:
+        except BaseException:
             self._give_back(None, False)
-            if isinstance(error, sqlite3.Error):
-                raise translate(error, self.path) from error
             raise
 
     def _give_back(self, connection: sqlite3.Connection | None, healthy: bool) -> None:
@@ -318,19 +278,14 @@ class SqliteStore:
         if connection is not None:
             connection.close()
 
-    # ---- opening and closing ----------------------------------------------------------------------
+    # ---- opening and closing --------------------------------------------------------------------
 
     def _open_writer(self) -> sqlite3.Cursor:
-        self._refuse_if_broken()
-        self._check_once()
-        try:
-            self._writer = self._connect()
-            self._tx = self._writer.cursor()
-            make_private(self.live)  # so that those who sleep and those who ring share one bell
-            self._changes = self._writer.total_changes
-            return self._tx
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
+        self._writer = self._open()
+        self._tx = self._writer.cursor()
+        self._changes = self._writer.total_changes
+        make_private(self.live)  # so that those who sleep and those who ring share one bell
+        return self._tx
 
     def _connect(self) -> sqlite3.Connection:
         name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -343,89 +298,50 @@ class SqliteStore:
             cached_statements=256,
         )
         level = "full" if self.durability == "strict" else "normal"
-        connection.execute(f"pragma synchronous={level}")
-        connection.execute("pragma wal_autocheckpoint=0")
+        try:
+            # Even this reads the file, and right after a crash somebody else may be recovering it.
+            patiently(
+                lambda tx: tx.execute(f"pragma synchronous={level}"),
+                connection.cursor(),
+                self.patience,
+            )
+            connection.execute("pragma wal_autocheckpoint=0")
+            connection.execute(f"pragma journal_size_limit={LOG_LIMIT}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
-    def _check_once(self) -> None:
-        """Make sure, before the first statement, that this is a store and that it is ours to use."""
-        if self._checked:
-            return
-        with _opening:
+    def _open(self) -> sqlite3.Connection:
+        """A connection; before the first, make sure that this is a store and ours to use."""
+        self._refuse_if_broken()
+        try:
             if self._checked:
-                return
-            self._check_place()
-            self._create_file()
-            try:
-                self._set_up()
-            except sqlite3.Error as error:
-                raise translate(error, self.path) from error
-            self._checked = True
-
-    def _check_place(self) -> None:
-        if sqlite3.sqlite_version_info < FLOOR:
-            raise StoreUnavailable(
-                f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed. Use a newer "
-                "Python or system."
-            )
-        if os.path.isdir(self.path) or not os.path.isdir(os.path.dirname(self.path)):
-            raise cannot_open(self.path, StoreUnavailable("no such place"))
-        if not self.allow_unsafe_fs and (warning := filesystem.check(self.path)):
+                return self._connect()
+            with opening.one_at_a_time:
+                warning = opening.check_place(self.path, allow_unsafe_fs=self.allow_unsafe_fs)
+                opening.create(self.path)
+                connection = self._connect()
+                self._set_up(connection)
+                self._checked = True
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        if warning:
             self.say(warning)
+        return connection
 
-    def _create_file(self) -> None:
-        """A new file is private to its owner; SQLite gives the same mode to what it puts beside it."""
+    def _set_up(self, connection: sqlite3.Connection) -> None:
         try:
-            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            return
-        except OSError as error:
-            raise cannot_create(self.path, error) from error
-        os.close(descriptor)
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)  # or a power cut may take the name of the file
-        finally:
-            os.close(folder)
-
-    def _set_up(self) -> None:
-        """Switch to WAL and bring the schema up to date. Many may do so at the same moment."""
-        connection = self._connect()
-        tx = connection.cursor()
-        try:
-            if not self._patiently(_read_header, tx):
-                tx.execute(f"pragma page_size={_PAGE_SIZE}")
-            self._check_length(tx)
-            mode = self._patiently(lambda tx: tx.execute("pragma journal_mode=wal").fetchone(), tx)
-            if mode[0] != "wal":
-                raise StoreUnavailable(
-                    f"{self.path} cannot use a write-ahead log here (it stays in {mode[0]} mode). Put "
-                    "it on a local disk."
-                )
-            tx.execute(f"pragma journal_size_limit={LOG_LIMIT}")
-            self._migrate(tx)
-        finally:
+            opening.set_up(
+                connection,
+                self.path,
+                names=self.names,
+                now=self.clock.wall,
+                patience=self.patience,
+            )
+        except BaseException:
             connection.close()
-
-    def _migrate(self, tx: sqlite3.Cursor) -> None:
-        while self._patiently(lambda tx: migrate.pending(tx, self.path), tx):
-            try:
-                self._patiently(_begin, tx)
-                for script in migrate.pending(tx, self.path):
-                    migrate.apply(tx, script, self.clock.wall())
-                self.names.bind(tx)
-                tx.execute("commit")
-            except BaseException:
-                self._undo(tx)
-                raise
-
-    def _check_length(self, tx: sqlite3.Cursor) -> None:
-        """A file that was cut short opens without a word; with an empty log we can tell."""
-        pages = self._patiently(lambda tx: tx.execute("pragma page_count").fetchone(), tx)[0]
-        size = tx.execute("pragma page_size").fetchone()[0]
-        found = os.stat(self.path).st_size
-        if found < pages * size and self.log_bytes() == 0:
-            raise corrupt(self.path, f"it is cut short: {found} bytes of {pages * size}")
+            raise
 
     def _refuse_if_broken(self) -> None:
         if self.broken:
@@ -455,7 +371,7 @@ class SqliteStore:
     def file(self, job: int, attempt: int, fence: int) -> str:
         return os.path.join(self.logs, f"{job}-{attempt}-{fence}")
 
-    # ---- other people's connections ---------------------------------------------------------------
+    # ---- other people's connections -------------------------------------------------------------
 
     def within(self, connection: Any) -> BoundStore:
         """The same store through the caller's own connection; the caller commits."""
@@ -470,23 +386,22 @@ class SqliteStore:
         self._joined.add(connection)
         return bound
 
-    # ---- waiting and forking ------------------------------------------------------------------
+    # ---- waiting and forking --------------------------------------------------------------------
 
     def watch(self) -> Outlook:
         """What rings our bell when others commit, when somebody dies, when the clock jumps."""
         from .outlook import Outlook
 
-        self._check_once()
-        return Outlook(self, self._connect, self._wait_out)
+        return Outlook(self, self._open, self._wait_out)
 
     def _wait_out(self, connection: sqlite3.Connection) -> None:
         """Return when whoever is committing now has done so, or after a bounded wait."""
         tx = connection.cursor()
-        self._patiently(_begin, tx)
+        patiently(begin, tx, self.patience)
         tx.execute("rollback")
 
     def at_fork(self, before: Callable[[], None], after: Callable[[bool], None]) -> None:
-        """Have these called before a fork and after it; `after` is told whether this is the child."""
+        """Have these called before a fork and after; `after` is told whether it is the child."""
         self._at_fork.append((before, after))
 
     def before_fork(self) -> None:
@@ -519,8 +434,8 @@ class SqliteStore:
             # Closing them here would drop locks of the parent, so they are kept for good.
             _kept_open.append((self._writer, self._keeper, self._readers))
             self.broken = (
-                f"this process was forked {crossing}, so {self.path} cannot be used in it: its locks "
-                "would not hold. Fork before, or start the child as a new program."
+                f"this process was forked {crossing}, so {self.path} cannot be used in it: its "
+                "locks would not hold. Fork before, or start the child as a new program."
             )
         self._flusher.close()
         self.bell_file.close()
@@ -532,15 +447,6 @@ class SqliteStore:
 
 
 _kept_open: list[Any] = []
-
-
-def _begin(tx: sqlite3.Cursor) -> None:
-    tx.execute("begin immediate")
-
-
-def _read_header(tx: sqlite3.Cursor) -> bool:
-    """Whether the file has any content; raises if it is not a database."""
-    return bool(tx.execute("pragma schema_version").fetchone()[0])
 
 
 def _in_view(tx: sqlite3.Cursor, work: Callable[[Tx], T]) -> T:

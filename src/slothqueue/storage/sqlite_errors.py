@@ -46,7 +46,18 @@ def translate(error: sqlite3.Error, path: str) -> SlothError:
         return corrupt(path, str(error))
     if number == _CANTOPEN:
         return cannot_open(path, error)
-    return StoreUnavailable(f"{path}: {error}. `sloth status --db {path}` tells whether it can be used.")
+    return StoreUnavailable(
+        f"{path}: {error}. `sloth status --db {path}` tells whether it can be used."
+    )
+
+
+def translate_ours(error: sqlite3.Error, path: str) -> Exception:
+    """As translate(), but what is wrong with the caller's own statement stays as SQLite said it."""
+    told = translate(error, path)
+    if type(told) is StoreUnavailable:
+        return error
+    told.__cause__ = error
+    return told
 
 
 def read_only(path: str) -> StoreReadOnly:
@@ -67,9 +78,13 @@ def cannot_open(path: str, error: Exception) -> SlothError:
     """Look at the path for the reason; SQLite only says that it could not."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
-        return StoreUnavailable(f"{path} is a directory. Name a file in it, such as {path}/work.db.")
+        return StoreUnavailable(
+            f"{path} is a directory. Name a file in it, such as {path}/work.db."
+        )
     if not os.path.isdir(folder):
-        return StoreUnavailable(f"the directory {folder} does not exist. Create it: mkdir -p {folder}")
+        return StoreUnavailable(
+            f"the directory {folder} does not exist. Create it: mkdir -p {folder}"
+        )
     if not os.access(folder, os.W_OK | os.X_OK) or (
         os.path.exists(path) and not os.access(path, os.W_OK)
     ):

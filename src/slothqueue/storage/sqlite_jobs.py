@@ -1,7 +1,7 @@
 """The job verbs on SQLite: narrow index-organized tables beside a table of records.
 
-A claim touches the head of a lane and one row of `running`; it never walks past jobs of another task
-or of later. The shape was chosen by measurement, see docs/design.md.
+A claim touches the head of a lane and one row of `running`; it never walks past jobs of another
+task or of later. The shape was chosen by measurement, see docs/design.md.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .statements import load
 
 SQL = load("sqlite")
 SLICE = 1_000
-"""Jobs promoted in one transaction: a million due at one instant must not hold the lock for long."""
+"""Jobs promoted in one transaction: a million due at once must not hold the lock for long."""
 
 
 class SqliteJobs:
     """See `storage.base.JobVerbs`."""
 
-    # ---- enqueue ----------------------------------------------------------------------------------
+    # ---- enqueue --------------------------------------------------------------------------------
 
     def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int:
         return int(tx.execute(SQL["insert_job"], _values(job, now, base)).lastrowid)
@@ -36,7 +36,7 @@ class SqliteJobs:
         tx.execute(SQL["insert_jobs"], (*values, json.dumps(list(payloads)), first))
         return list(range(first, first + len(payloads)))
 
-    # ---- claim --------------------------------------------------------------------------------------
+    # ---- claim ----------------------------------------------------------------------------------
 
     def glance(self, tx: Tx, lane: int) -> Glance:
         return Glance(*tx.execute(SQL["glance"], (lane,)).fetchone())
@@ -70,7 +70,8 @@ class SqliteJobs:
     def claim_lane(
         self, tx: Tx, lane: int, limit: int, now: Millis, terms_of: Callable[[Millis | None], Terms]
     ) -> list[Claimed]:
-        """Take the first jobs of one lane, all on the same terms; `terms_of` is told the queue's lease.
+        """Take the first jobs of one lane, all on the same terms; `terms_of` is told the queue's
+        lease.
 
         Reads first, so that a transaction which finds nothing takes no lock.
         """
@@ -100,7 +101,7 @@ class SqliteJobs:
         each = (tx.execute(SQL["heads"], (lane, limit)).fetchall() for lane in lanes)
         return heapq.nsmallest(limit, (row for rows in each for row in rows), key=_start_order)
 
-    # ---- the end of an attempt ------------------------------------------------------------------------
+    # ---- the end of an attempt ------------------------------------------------------------------
 
     def complete(
         self, tx: Tx, held: Held, now: Millis, result: str | None, message: str | None
@@ -109,7 +110,9 @@ class SqliteJobs:
         values = (id, claimed, now, attempt, fence, worker, holder, result, message)
         return bool(tx.execute(SQL["complete"], values).rowcount)
 
-    def complete_many(self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis) -> set[int]:
+    def complete_many(
+        self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis
+    ) -> set[int]:
         values = (json.dumps(fences), now, holder)
         return {row[0] for row in tx.execute(SQL["complete_many"], values).fetchall()}
 
@@ -132,7 +135,9 @@ class SqliteJobs:
     def _tell(self, tx: Tx, s: Settlement) -> None:
         held = s.held
         n = tx.execute(SQL["last_event"], (held.id,)).fetchone()[0]
-        told = [("claimed", held.claimed, None, None)]
+        told: list[tuple[str, Millis, str | None, str | None]] = [
+            ("claimed", held.claimed, None, None)
+        ]
         told += [(kind, s.now, reason, detail) for kind, reason, detail in s.events]
         rows = [
             (held.id, n + i, kind, at, held.attempt, held.worker, reason, detail)
@@ -143,7 +148,7 @@ class SqliteJobs:
     def policy(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["job_policy"], (job,)).fetchone()  # type: ignore[no-any-return]
 
-    # ---- leases -----------------------------------------------------------------------------------------
+    # ---- leases ---------------------------------------------------------------------------------
 
     def extend(self, tx: Tx, held: Held, until: Millis) -> bool:
         values = (held.id, held.fence, held.holder, until)
@@ -165,7 +170,7 @@ class SqliteJobs:
     def first_expiry(self, tx: Tx) -> Millis | None:
         return tx.execute(SQL["first_expiry"]).fetchone()[0]  # type: ignore[no-any-return]
 
-    # ---- looking ------------------------------------------------------------------------------------------
+    # ---- looking --------------------------------------------------------------------------------
 
     def get(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["job"], (job,)).fetchone()  # type: ignore[no-any-return]
@@ -183,7 +188,7 @@ class SqliteJobs:
         limit: int,
         now: Millis,
     ) -> list[Row]:
-        """Rows as of get(): running first, then waiting in start order, then ended, newest first."""
+        """Rows as of get(): running, then waiting in start order, then ended, newest first."""
         ids: list[int] = []
         if state in (None, "running"):
             ids += [row[0] for row in tx.execute(SQL["running_ids"], (queue, limit)).fetchall()]
@@ -216,7 +221,7 @@ class SqliteJobs:
         return [id for _, id in heapq.nlargest(limit, (key for keys in each for key in keys))]
 
     def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[str, int]:
-        """How many jobs are in each state; `scheduled` are those of queued that wait for a moment."""
+        """How many jobs are in each state; `scheduled` are those of queued that are for later."""
         total = dict.fromkeys(("queued", "scheduled", "running", "done", "failed", "cancelled"), 0)
         for lane in lanes:
             waiting, later = tx.execute(SQL["count_sched"], (lane, now)).fetchone()
@@ -235,7 +240,7 @@ class SqliteJobs:
     def events(self, tx: Tx, job: int) -> list[Row]:
         return tx.execute(SQL["events"], (job,)).fetchall()  # type: ignore[no-any-return]
 
-    # ---- clocks ---------------------------------------------------------------------------------------------
+    # ---- clocks ---------------------------------------------------------------------------------
 
     def rebase(self, tx: Tx, base: Millis, wall: Millis) -> int:
         """The wall clock was set back: delays asked for before that must not grow by it."""
@@ -246,7 +251,9 @@ class SqliteJobs:
             moved.append((lane, priority, later, id, base, later - (due - asked)))
         tx.executemany(SQL["unsched"], [row[:4] for row in rows])
         tx.executemany(SQL["insert_sched"], [row[:5] for row in moved])
-        tx.executemany(SQL["rebase_job"], [(id, due, base, at) for _, _, due, id, base, at in moved])
+        tx.executemany(
+            SQL["rebase_job"], [(id, due, base, at) for _, _, due, id, base, at in moved]
+        )
         return len(rows)
 
 
@@ -258,7 +265,9 @@ def _claimed(head: Row, floor: int, now: Millis, terms: Terms) -> Claimed:
     lane, _, _, id, attempts, fence, timeout, payload, _, _ = head
     holder, worker, lease, until = terms
     fence = max(fence + 1, floor)
-    return Claimed(id, lane, attempts + 1, fence, holder, worker, now, lease, until, timeout, payload)
+    return Claimed(
+        id, lane, attempts + 1, fence, holder, worker, now, lease, until, timeout, payload
+    )
 
 
 def _values(job: NewJob, now: Millis, base: Millis) -> tuple[object, ...]:

@@ -41,9 +41,7 @@ class SqliteNames:
         values = (name, policy.lease, policy.max_attempts, policy.base, policy.cap, now)
         return int(tx.execute(SQL["insert_queue"], values).lastrowid)
 
-    def change_queue(
-        self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str
-    ) -> None:
+    def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None:
         values = (queue, policy.lease, policy.max_attempts, policy.base, policy.cap)
         tx.execute(SQL["update_queue"], values)
         tx.execute(SQL["record_queue_change"], (queue, now, detail))
@@ -60,11 +58,9 @@ class SqliteNames:
     def lanes(self, tx: Tx) -> list[Row]:
         return tx.execute(SQL["lanes"]).fetchall()  # type: ignore[no-any-return]
 
-    # ---- holders ----------------------------------------------------------------------------------
+    # ---- holders --------------------------------------------------------------------------------
 
-    def add_holder(
-        self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None
-    ) -> None:
+    def add_holder(self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None) -> None:
         h = holder
         values = (h.id, h.worker, h.kind, h.label, h.lock, h.device, h.inode, h.boot, h.machine)
         tx.execute(SQL["insert_holder"], (*values, h.pid, h.started, h.pidns, now, tells))

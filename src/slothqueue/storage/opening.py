@@ -1,0 +1,109 @@
+"""Opens a file as a store: is this a place for one, is it whole, is its schema ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+
+from ..clock import Millis
+from ..errors import StoreUnavailable
+from . import filesystem, migrate
+from .base import NameVerbs
+from .locking import begin, patiently, undo
+from .sqlite_errors import cannot_create, cannot_open, corrupt
+
+FLOOR = (3, 37, 0)
+PAGE_SIZE = 2_048  # a commit writes whole pages: a quarter less time than with 4,096
+one_at_a_time = threading.Lock()
+"""Held while a file is created: a descriptor of ours must not meet SQLite's, see `sqlite.py`."""
+
+
+def check_place(path: str, *, allow_unsafe_fs: bool) -> str | None:
+    """Whether a store may be here. Returns a warning, raises StoreUnavailable."""
+    if sqlite3.sqlite_version_info < FLOOR:
+        raise StoreUnavailable(
+            f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed. Use a newer "
+            "Python or system."
+        )
+    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
+        raise cannot_open(path, StoreUnavailable("no such place"))
+    return None if allow_unsafe_fs else filesystem.check(path)
+
+
+def create(path: str) -> None:
+    """Create the file unless it is there, private to its owner.
+
+    SQLite gives the same mode to what it puts beside it.
+    """
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise cannot_create(path, error) from error
+    os.close(descriptor)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)  # or a power cut may take the name of the file
+    finally:
+        os.close(folder)
+
+
+def set_up(
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    names: NameVerbs,
+    now: Callable[[], Millis],
+    patience: float,
+) -> None:
+    """Switch to WAL and bring the schema up to date. Many may do so at the same moment."""
+    tx = connection.cursor()
+    if not patiently(_schema_version, tx, patience):
+        tx.execute(f"pragma page_size={PAGE_SIZE}")
+    _check_length(tx, path, patience)
+    mode = patiently(_journal_mode, tx, patience)
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"{path} cannot use a write-ahead log here (it stays in {mode} mode). Put it on a "
+            "local disk."
+        )
+    while patiently(lambda tx: migrate.pending(tx, path), tx, patience):
+        try:
+            patiently(begin, tx, patience)
+            for script in migrate.pending(tx, path):
+                migrate.apply(tx, script, now())
+            names.bind(tx)
+            tx.execute("commit")
+        except BaseException:
+            undo(tx)
+            raise
+
+
+def _schema_version(tx: sqlite3.Cursor) -> int:
+    """Zero for a file without content; raises if the file is not a database."""
+    return int(tx.execute("pragma schema_version").fetchone()[0])
+
+
+def _journal_mode(tx: sqlite3.Cursor) -> str:
+    return str(tx.execute("pragma journal_mode=wal").fetchone()[0])
+
+
+def _check_length(tx: sqlite3.Cursor, path: str, patience: float) -> None:
+    """A file that was cut short opens without a word; with an empty log we can tell."""
+    pages = patiently(lambda tx: tx.execute("pragma page_count").fetchone(), tx, patience)[0]
+    size = tx.execute("pragma page_size").fetchone()[0]
+    found = os.stat(path).st_size
+    if found < pages * size and log_bytes(path) == 0:
+        raise corrupt(path, f"it is cut short: {found} bytes of {pages * size}")
+
+
+def log_bytes(path: str) -> int:
+    """The size of the write-ahead log of this file."""
+    try:
+        return os.stat(path + "-wal").st_size
+    except OSError:
+        return 0
