@@ -1,8 +1,13 @@
-"""When the timed leases of a worker need a heartbeat: at a third of their length."""
+"""What a worker tells the store of its running attempts: heartbeats, and how far they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .clock import Clock, Millis
+from .running import Run
+
+BETWEEN_NEWS: Millis = 1_000
 
 
 class Beats:
@@ -37,3 +42,31 @@ class Beats:
             return {}
         self._next = {job: (lease, awake + lease // 3) for job, (lease, _) in self._next.items()}
         return {job: awake + lease for job, (lease, _) in self._next.items()}
+
+
+class News:
+    """What functions say of their progress: told at most once a second for each."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[int, Millis] = {}
+
+    def waits(self, runs: Iterable[Run]) -> list[Millis]:
+        """In how many ms each one that has something to tell may do so."""
+        return [self._wait(run) for run in runs if run.news is not None]
+
+    def due(self, runs: Iterable[Run]) -> list[tuple[Run, float, str | None]]:
+        """Those that may tell now, with what they say."""
+        said = [(run, run.news) for run in runs if run.news is not None and self._wait(run) <= 0]
+        for run, news in said:
+            self._told[run.held.id] = self._clock.awake()
+            if run.news is news:
+                run.news = None
+        return [(run, *news) for run, news in said if news is not None]
+
+    def drop(self, job: int) -> None:
+        self._told.pop(job, None)
+
+    def _wait(self, run: Run) -> Millis:
+        told = self._told.get(run.held.id)
+        return 0 if told is None else told + BETWEEN_NEWS - self._clock.awake()

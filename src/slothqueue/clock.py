@@ -44,13 +44,12 @@ class Clock(Protocol):
         ...
 
 
-def _elapsed_source() -> Callable[[], Millis]:
-    boottime = getattr(time, "CLOCK_BOOTTIME", None)
-    if boottime is not None:
-        return lambda: time.clock_gettime_ns(boottime) // 1_000_000
+def _elapsed() -> Millis:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
     if sys.platform == "darwin":  # CLOCK_MONOTONIC goes on through sleep there
-        return lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000
-    return lambda: time.monotonic_ns() // 1_000_000
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000
+    return time.monotonic_ns() // 1_000_000
 
 
 def _read_boot() -> str:
@@ -60,7 +59,7 @@ def _read_boot() -> str:
     except OSError:
         # Elsewhere the moment of the boot stands for it, rounded so that a small correction of the
         # clock does not look like a restart.
-        return f"boot-{round((time.time() - _elapsed_source()() / 1000) / 60)}"
+        return f"boot-{round((time.time() - _elapsed() / 1000) / 60)}"
 
 
 class SystemClock:
@@ -68,7 +67,6 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._boot: str | None = None
-        self.elapsed = _elapsed_source()  # type: ignore[method-assign]  # chosen once per platform
 
     def wall(self) -> Millis:
         return time.time_ns() // 1_000_000
@@ -76,8 +74,8 @@ class SystemClock:
     def awake(self) -> Millis:
         return time.monotonic_ns() // 1_000_000
 
-    def elapsed(self) -> Millis:  # pragma: no cover - replaced at the start
-        raise NotImplementedError
+    def elapsed(self) -> Millis:
+        return _elapsed()
 
     def boot(self) -> str:
         if self._boot is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from .clock import Millis
-from .errors import JobNotFound, LeaseLost
+from .errors import JobNotFound, LeaseLost, WrongState
 from .handles import Job, Lease
 from .lanes import Lanes
 from .models import DONE, PAYLOAD, RUNNING, Ending, Event, NewJob
@@ -81,6 +81,7 @@ class Jobs:
 
     def claim(self, queue: str, limit: int = 1) -> list[Lease]:
         """Take up to `limit` due jobs of a queue, payloads only; never waits."""
+        self._refuse_inside("claim")
         lane = self.lanes.find(queue, PAYLOAD)
         if lane is None:
             return []
@@ -115,6 +116,7 @@ class Jobs:
 
     def wait(self, queue: str, timeout: Duration | None) -> Lease:
         """Claim one job, waiting for it. Raises TimeoutError."""
+        self._refuse_inside("claim")
         until = self._deadline(timeout)
         self.waker.start()
         while True:
@@ -145,6 +147,14 @@ class Jobs:
         if left <= 0:
             raise TimeoutError(f"{what} within the time given")
         return left
+
+    def _refuse_inside(self, what: str) -> None:
+        """A lease must not be rolled back under whoever works on it, and nobody waits with a lock."""
+        if self.store.bound:
+            raise WrongState(
+                f"you cannot {what} inside a transaction: do that before it, by the Sloth itself, and "
+                "settle inside it with complete_many()"
+            )
 
     # ---- the end of an attempt ------------------------------------------------------------------
 
@@ -216,6 +226,8 @@ class Jobs:
 
     def wait_for_end(self, job: Job, timeout: Duration | None) -> Job:
         """The job once it has ended. Raises TimeoutError, JobNotFound."""
+        if not self.store.ended:
+            self._refuse_inside("wait for a job")
         until, store = self._deadline(timeout), self.store
         self.waker.start()
         while True:
@@ -225,13 +237,15 @@ class Jobs:
                 raise JobNotFound.of(job.id)
             if state >= DONE:
                 return self.get(job.id)
-            if self.upkeep.due() and self.upkeep.run():
+            if (self.waker.take_deaths() or self.upkeep.due()) and self.upkeep.run():
                 continue  # a dead shim's receipt may have ended just this one
             left = self._left(until, f"job {job.id} has not ended")
             self.waker.wait(mark, soonest(left, self.upkeep.next_look()))
 
     def history(self, id: int) -> list[Event]:
         """Everything that happened to a job, oldest first. Raises JobNotFound."""
+        if not _is_id(id):
+            raise JobNotFound.of(id)
         record, rows = self.store.read(
             lambda tx: (self.store.jobs.record(tx, id), self.store.jobs.events(tx, id))
         )
@@ -253,7 +267,8 @@ def timeline(record: Row, rows: Sequence[Row]) -> list[Event]:
     events += [Event(row[0], row[1], as_datetime(row[2]), *row[3:]) for row in rows]
     if running is not None:
         state, attempts, claimed, worker = RUNNING, running, running_since, running_by
-    if state in (RUNNING, DONE):  # the claim of any other attempt was written out when it ended
+    told = events[-1].kind in ("claimed", "progress")  # else the latest claim is not written out
+    if state in (RUNNING, DONE) and not told:
         events.append(_next(events, "claimed", claimed, attempts, worker))
     if state == DONE:
         events.append(_next(events, "completed", finished, attempts, worker, message))

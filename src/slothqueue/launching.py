@@ -118,7 +118,13 @@ class Launcher:
             "payload": codec.decode(claimed.payload),
             **place,
         }
-        run = ChildRun(claimed, self._slot(claimed), message, self._deadline(claimed))
+        run = ChildRun(
+            claimed,
+            self._slot(claimed),
+            message,
+            self._deadline(claimed),
+            heartbeat=lambda: self._beat(claimed.id),
+        )
         if run.given:
             run.begin()
         return run

@@ -77,10 +77,11 @@ class Incarnation:
     """One life of a handle as a holder of leases: a locked file and an id."""
 
     def __init__(self, live: str, clock: Clock) -> None:
+        self._descriptor: int | None = None
         self.id = fresh_id()
         self.path = os.path.join(live, f"{os.urandom(16).hex()}.lock")
         make_private(live)
-        self._descriptor: int | None = lock_new(self.path)
+        self._descriptor = lock_new(self.path)
         self.place = Place.here(clock)
         self.holder = describe(self.id, "worker", self.path, os.getpid(), self.place, self.id)
 
@@ -89,6 +90,9 @@ class Incarnation:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def __del__(self) -> None:
+        self.close()  # a handle that nobody has any more holds nothing
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's lock without dropping it."""

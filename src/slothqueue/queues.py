@@ -80,13 +80,23 @@ def policy_change(options: Mapping[str, Any]) -> dict[str, Any]:
     """The queue options that were given, checked and in the store's own terms."""
     change: dict[str, Any] = {}
     if "lease" in options:
-        change["lease"] = options["lease"] and millis(options["lease"], what="lease")
+        change["lease"] = lease_length(options["lease"])
     if options.get("max_attempts") is not None:
         count = _check_count(options["max_attempts"], "max_attempts", 1, MOST_ATTEMPTS)
         change["max_attempts"] = count
     if options.get("backoff") is not None:
         change["base"], change["cap"] = _backoff(options["backoff"])
     return change
+
+
+def lease_length(value: Duration | None) -> Millis | None:
+    """How long a lease lasts without a heartbeat; None if it is not limited."""
+    if value is None:
+        return None
+    length = millis(value, what="lease")
+    if not length:
+        raise ValueError(f"lease must be longer than nothing, and is {value!r}; None is no limit")
+    return length
 
 
 def _backoff(value: Any) -> tuple[float, Millis]:

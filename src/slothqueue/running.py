@@ -33,6 +33,9 @@ class Run(Protocol):
     deadline: Millis | None
     """When its time limit ends, awake time; None if it has none or keeps it itself."""
 
+    news: tuple[float, str | None] | None
+    """What the function said of its progress and nobody has been told yet."""
+
     def taker(self) -> Holder | None:
         """The process that the lease is to be handed over to, once it is ready for it."""
         ...
@@ -76,6 +79,7 @@ class CommandRun:
     """A command: the lease goes to its shim, which keeps the time limit and leaves a receipt."""
 
     deadline: Millis | None = None
+    news: tuple[float, str | None] | None = None
 
     def __init__(self, claimed: Claimed, command: Command, place: Place) -> None:
         self.held, self._command, self._place = held_of(claimed), command, place
@@ -169,10 +173,17 @@ class ChildRun:
     """A function in a pool child."""
 
     def __init__(
-        self, claimed: Claimed, slot: Slot, message: dict[str, Any], deadline: Millis | None
+        self,
+        claimed: Claimed,
+        slot: Slot,
+        message: dict[str, Any],
+        deadline: Millis | None,
+        *,
+        heartbeat: Callable[[], None],
     ) -> None:
         self.held, self.limit, self.deadline = held_of(claimed), claimed.timeout, deadline
-        self.slot, self._message = slot, message
+        self.slot, self._message, self._beat = slot, message, heartbeat
+        self.news: tuple[float, str | None] | None = None
         self.given = slot.holder is not None and claimed.holder == slot.holder.id
         self._told: Ending | None = None
         slot.busy = True
@@ -192,7 +203,11 @@ class ChildRun:
             self.slot.said += self.slot.child.receive()
         said, self.slot.said = self.slot.said, []
         for message in said:
-            if message["kind"] == "ended":
+            if message["kind"] == "progress":
+                self.news = (message["fraction"], message["message"])
+            elif message["kind"] == "heartbeat":
+                self._beat()
+            elif message["kind"] == "ended":
                 return self._told or Ending(**message["ending"])
         if not gone:
             return None
@@ -228,6 +243,7 @@ class ThreadRun:
     ) -> None:
         self.held, self.limit, self.deadline = held_of(claimed), claimed.timeout, deadline
         self._payload, self._wake = claimed.payload, wake
+        self.news: tuple[float, str | None] | None = None
         self._ending: Ending | None = None
         self._told: Ending | None = None
         self._stopping = False
@@ -237,13 +253,18 @@ class ThreadRun:
             token=token,
             stopping=lambda: self._stopping,
             heartbeat=heartbeat,
-            progress=lambda fraction, message: None,
+            progress=self._progress,
         )
 
     def start(self, where: Any, function: Callable[..., Any]) -> None:
         """Begin; `where` are the worker's threads."""
         call = codec.decode(self._payload)
         where.start(lambda: function(*call["args"], **call["kwargs"]), self.current, self._finished)
+
+    def _progress(self, fraction: float, message: str | None) -> None:
+        first, self.news = self.news is None, (fraction, message)
+        if first:
+            self._wake()
 
     def _finished(self, ending: Ending) -> None:
         self._ending = ending

@@ -14,7 +14,7 @@ from .errors import WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
-from .queues import QueueOptions, enqueue
+from .queues import QueueOptions, enqueue, lease_length
 from .timing import Duration, Moment, millis
 
 P = ParamSpec("P")
@@ -157,5 +157,5 @@ def settings(
         queue,
         max_attempts,
         None if timeout is None else millis(timeout, what="timeout"),
-        None if lease is None else millis(lease, what="lease"),
+        lease_length(lease),
     )

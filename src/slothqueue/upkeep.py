@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import receipts
 from .clock import Millis
-from .liveness import verdict
+from .liveness import free, verdict
 from .models import REASONS, Ending
 from .presence import Presence
 from .settling import NOTICED, base, cookie, settle
@@ -25,6 +25,10 @@ BETWEEN_LOOKS: Millis = 1_000
 
 HEAD_START: Millis = 250
 """How long a living worker has to settle what its own child or shim left, before others do."""
+
+
+AN_HOUR = 3_600.0
+"""A lock file without a row may belong to somebody who is just about to write it."""
 
 
 class Doomed(NamedTuple):
@@ -83,6 +87,11 @@ class Upkeep:
 
     def _doomed(self) -> list[Doomed]:
         holders = self._store.look(self._store.jobs.holders)
+        self._first_seen = {
+            holder.id: self._first_seen[holder.id]
+            for holder in holders
+            if holder.id in self._first_seen
+        }
         if all(self._presence.is_ours(holder) for holder in holders):
             return []
         place = self._presence.place
@@ -112,10 +121,7 @@ class Upkeep:
         if holder.worker == holder.id or said.get(holder.worker) != "alive":
             return False
         now = self._store.clock.awake()
-        if now - self._first_seen.setdefault(holder.id, now) < HEAD_START:
-            return True
-        del self._first_seen[holder.id]
-        return False
+        return now - self._first_seen.setdefault(holder.id, now) < HEAD_START
 
     # ---- acting ---------------------------------------------------------------------------------
 
@@ -152,6 +158,40 @@ class Upkeep:
         self._first_seen.pop(holder.id, None)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._live, holder.lock))
+
+    # ---- collecting -----------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Forget the dead who hold nothing, and lock files that nobody has told of for an hour."""
+        place = self._presence.place
+        rows = self._store.look(self._store.names.live_holders)
+        known = [Holder(*row[: len(Holder._fields)]) for row in rows]
+        dead = [
+            holder
+            for holder in known
+            if not self._presence.is_ours(holder) and verdict(holder, place, self._live) in REASONS
+        ]
+        if dead:
+            self._store.write(lambda tx: self._forget(tx, dead), durable=False)
+        self._collect_files({holder.lock for holder in known} - {holder.lock for holder in dead})
+
+    def _forget(self, tx: Tx, dead: list[Holder]) -> None:
+        for holder in dead:
+            if not self._store.jobs.leases_of(tx, holder.id):
+                self._store.names.end_holder(tx, holder.id, self._store.clock.wall())
+                self._store.names.drop_helper(tx, holder.id)
+
+    def _collect_files(self, known: set[str]) -> None:
+        with contextlib.suppress(OSError), os.scandir(self._live) as entries:
+            for entry in entries:
+                if entry.name.endswith(".lock") and entry.name not in known:
+                    self._collect_file(entry)
+
+    def _collect_file(self, entry: os.DirEntry[str]) -> None:
+        # By the clock of the file system, as its own time stamps are.
+        age = os.stat(self._live).st_mtime - entry.stat().st_mtime
+        if age > AN_HOUR and free(entry.path):
+            os.unlink(entry.path)
 
     # ---- clocks ---------------------------------------------------------------------------------
 

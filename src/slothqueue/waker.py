@@ -20,8 +20,9 @@ POLLED: Millis = 1_000
 class Watching(Protocol):
     """What an engine offers to be woken by."""
 
-    polling: bool
-
+    @property
+    def polling(self) -> bool: ...
+    def take_deaths(self) -> bool: ...
     def start(self) -> None: ...
     def close(self) -> None: ...
 
@@ -55,6 +56,11 @@ class Waker:
         mark = self._store.bell.mark()
         self._store.want()
         return mark
+
+    def take_deaths(self) -> bool:
+        """Whether anybody may have died since the last time: then look at what they held."""
+        watcher = self._watcher
+        return watcher is not None and watcher.take_deaths()
 
     def patience(self, wait: Millis | None) -> float:
         """How many real seconds to wait at most when nothing rings."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .beats import Beats
+from .beats import Beats, News
 from .clock import Millis
 from .context import refuse_while_loading
 from .ear import Ear
@@ -73,9 +73,10 @@ class Worker:
         self._grace = millis(grace, what="grace")
         self._runs: dict[int, Run] = {}
         self._lanes: dict[int, Lane] = {}
-        self._beats = Beats(self.store.clock)
+        self._beats, self._news = Beats(self.store.clock), News(self.store.clock)
         self._ended: list[Ended] = []
         self._dropped: list[Holder] = []
+        self._takers: list[tuple[Run, Holder]] = []
         self._ear = Ear()
         self.settled = 0
         """How many attempts have ended here."""
@@ -137,6 +138,7 @@ class Worker:
         try:
             self._introduce(json.dumps(self._tells()))
             self.verbs.upkeep.run()
+            self.verbs.upkeep.collect()
             yield
         finally:
             unsubscribe()
@@ -203,7 +205,7 @@ class Worker:
     def _patience(self) -> float:
         awake = self.store.clock.awake()
         waits = [run.deadline - awake for run in self._runs.values() if run.deadline is not None]
-        waits += self._beats.waits()
+        waits += self._beats.waits() + self._news.waits(self._runs.values())
         if self._stop_at is not None:
             waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
         look = self.verbs.next_look(self._lanes) if self._free() else self.verbs.upkeep.next_look()
@@ -233,6 +235,7 @@ class Worker:
     def _forget(self, run: Run) -> None:
         del self._runs[run.held.id]
         self._beats.drop(run.held.id)
+        self._news.drop(run.held.id)
         self._listen_to()  # before its descriptors are closed, and their numbers given to others
         run.close()
 
@@ -258,27 +261,33 @@ class Worker:
             run.end(STOPPED, hurry=self._stops > 1)
         # A thread cannot be made to stop: our lock falls with this process, and its job is
         # re-issued.
-        threads = all(type(run) is ThreadRun for run in self._runs.values())
-        self._gave_up = bool(self._runs) and (threads or awake > since + _LAST_WAIT)
+        stuck = bool(self._runs) and all(type(run) is ThreadRun for run in self._runs.values())
+        self._gave_up = stuck or awake > since + _LAST_WAIT
 
     def _step(self) -> bool:
         """Settle what ended, hand over, claim for free slots: one transaction, if need be."""
-        if self.verbs.upkeep.due():
+        if self.sloth.waker.take_deaths() or self.verbs.upkeep.due():
             self.verbs.upkeep.run()
         due = self._due_lanes() if self._free() else {}
-        takers = [(run, taker) for run in self._runs.values() if (taker := run.taker())]
+        takers = self._takers = self._due_takers()
         beats = [(self._runs[id].held, until) for id, until in self._beats.due().items()]
-        if not (due or takers or beats or self._ended or self._dropped):
+        news = self._news.due(self._runs.values())
+        if not (due or takers or beats or news or self._ended or self._dropped):
             return False
         me, ended, slots = self.sloth.presence.id, self._ended, self._launcher.idle()
         step = self.store.write(
-            lambda tx: self._transact(tx, me, takers, beats, slots, due),
+            lambda tx: self._transact(tx, me, takers, beats, news, slots, due),
             durable=bool(ended),
             tell=bool(ended),
         )
-        self._ended, self._dropped = [], []
+        self._ended, self._dropped, self._takers = [], [], []
         self._after(step, ended, slots)
         return True
+
+    def _due_takers(self) -> list[tuple[Run, Holder]]:
+        """Those that wait for their lease. Each says so once, so it stays until it is written."""
+        waiting = [(run, to) for run, to in self._takers if self._runs.get(run.held.id) is run]
+        return waiting + [(run, to) for run in self._runs.values() if (to := run.taker())]
 
     def _free(self) -> int:
         return 0 if self._stops else self.concurrency - len(self._runs) - len(self._ended)
@@ -310,12 +319,15 @@ class Worker:
         me: int,
         takers: list[tuple[Run, Holder]],
         beats: list[tuple[Held, Millis]],
+        news: list[tuple[Run, float, str | None]],
         slots: list[Slot],
         due: dict[int, Glance],
     ) -> Step:
         jobs, names, now = self.store.jobs, self.store.names, self.store.clock.wall()
         lost = [one.held.id for one in self._ended if not settle(self.store, tx, *one)]
         lost += [held.id for held, until in beats if not jobs.extend(tx, held, until)]
+        for run, fraction, message in news:
+            jobs.progress(tx, run.held, now, f"{fraction:.0%}", message)
         for holder in [taker for _, taker in takers] + _unregistered(slots):
             names.add_holder(tx, holder, now)
         handed = [(run, taker) for run, taker in takers if jobs.hand_over(tx, run.held, taker.id)]

@@ -73,12 +73,30 @@ def test_a_waiter_may_ring_from_within_the_lock():
     assert bell.mark() == 1
 
 
-def test_the_bell_file_is_private_and_stays_one_byte_long(tmp_path):
+def test_the_bell_file_is_private_and_never_grows(tmp_path):
     bell = BellFile(str(tmp_path))
     assert bell.ring() and bell.ring()
     status = os.stat(bell.path)
-    assert (status.st_size, status.st_mode & 0o777) == (1, 0o600)
+    assert (status.st_size, status.st_mode & 0o777) == (2, 0o600)
     bell.close()
+
+
+def test_a_commit_that_nobody_waits_for_rings_nobody(tmp_path):
+    bell, other = BellFile(str(tmp_path)), BellFile(str(tmp_path))
+    bell.ring_if_wanted()
+    quiet = os.stat(bell.path).st_mtime_ns
+    bell.ring_if_wanted()
+    assert os.stat(bell.path).st_mtime_ns == quiet
+
+    other.want()
+    bell.ring_if_wanted()
+    rung = os.stat(bell.path).st_mtime_ns
+    assert rung > quiet
+
+    bell.ring_if_wanted()  # whoever was woken has to want it again
+    assert os.stat(bell.path).st_mtime_ns == rung
+    bell.close()
+    other.close()
 
 
 def test_ringing_never_raises_and_remembers_why_it_failed(tmp_path):

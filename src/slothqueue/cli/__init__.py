@@ -48,8 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code. Never raises for what a user can do wrong."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        print(f"sloth {__version__}")
-        return 0
+        try:
+            print(f"sloth {__version__}", flush=True)
+            return 0
+        except OSError:  # told as every command tells it
+            pass
     from .frame import perform
 
     return perform(words)

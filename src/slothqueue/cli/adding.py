@@ -43,12 +43,16 @@ def job_options(parser: Parser) -> None:
         help="start it at this time: 18:30, '2030-01-31 08:00', or ISO with an offset",
     )
     parser.option(
-        "--priority", metavar="N", type=int, default=0, help="higher starts sooner (default: 0)"
+        "--priority",
+        metavar="N",
+        type=whole(-1_000_000, 1_000_000),
+        default=0,
+        help="higher starts sooner (default: 0)",
     )
     parser.option(
         "--retries",
         metavar="N",
-        type=whole(0),
+        type=whole(0, 999_999),
         help="how often to try again when it fails (default: as the queue says, 3)",
     )
     parser.option(

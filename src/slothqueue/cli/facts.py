@@ -68,12 +68,22 @@ def title(job: Job) -> str:
     """What a person calls the job: a command as one would type it, a call, a payload."""
     words = job.command
     if words is None:
-        return job.name
+        return call_of(job) if job.kind == "task" else job.name
     if len(words) == 1 or job.payload.get("shell"):
         return words[0]
     from shlex import join
 
     return join(words)
+
+
+def call_of(job: Job) -> str:
+    """A call of a function as one would write it."""
+    told = job.payload
+    words = [json.dumps(value, ensure_ascii=False) for value in told["args"]]
+    words += [
+        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in told["kwargs"].items()
+    ]
+    return f"{job.name}({', '.join(words)})"
 
 
 class Working:

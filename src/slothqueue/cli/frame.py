@@ -20,10 +20,9 @@ from ..errors import (
 from . import COMMANDS, overview
 from .parsing import Parser, Usage
 from .screen import one_line
-from .session import NoStoreYet, Session
+from .session import INTERRUPTED, PIPE_CLOSED, NoStoreYet, Session
 
-USAGE, NOT_FOUND, NOT_ALLOWED, OUR_FAULT, UNAVAILABLE, INTERRUPTED = 2, 3, 5, 70, 75, 130
-PIPE_CLOSED = 141  # what a shell shows for a program that died of a closed pipe
+USAGE, NOT_FOUND, NOT_ALLOWED, OUR_FAULT, UNAVAILABLE = 2, 3, 5, 70, 75
 
 # The first that fits counts.
 CODES: tuple[tuple[type[BaseException], int], ...] = (

@@ -165,12 +165,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
-    told: dict[str, Any] = job.payload if isinstance(job.payload, dict) else {}
     command = job.kind == "command"
+    told: dict[str, Any] = job.payload if command else {}
     return [
         ("kind", job.kind + (", in a shell" if command and told.get("shell") else "")),
         ("directory", str(told.get("cwd", "")) if command else ""),
-        ("arguments", "" if command else json.dumps(job.payload, ensure_ascii=False)),
+        ("payload", json.dumps(job.payload, ensure_ascii=False) if job.kind == "payload" else ""),
         ("queue", job.queue),
         ("priority", str(job.priority)),
         ("attempts", f"{job.attempts} of {job.max_attempts}"),

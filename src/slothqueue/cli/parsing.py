@@ -116,8 +116,8 @@ duration = checked(_duration)
 """Text such as `10m`, checked; stays text."""
 
 
-def whole(least: int) -> Callable[[str], Any]:
-    """A whole number from `least` on."""
+def whole(least: int, most: int | None = None) -> Callable[[str], Any]:
+    """A whole number from `least` on, to `most` if there is one."""
 
     def check(text: str) -> int:
         try:
@@ -126,6 +126,8 @@ def whole(least: int) -> Callable[[str], Any]:
             raise ValueError(f"{text!r} is not a whole number") from None
         if number < least:
             raise ValueError(f"{number} is less than {least}")
+        if most is not None and number > most:
+            raise ValueError(f"{number} is more than {most}")
         return number
 
     return checked(check)

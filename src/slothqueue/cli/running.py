@@ -13,7 +13,7 @@ from .adding import USAGE, enqueue, job_options
 from .follower import Follower
 from .parsing import Parser
 from .screen import one_line, since
-from .session import Session
+from .session import INTERRUPTED, PIPE_CLOSED, Session
 from .sinks import sink_for
 
 if TYPE_CHECKING:
@@ -40,16 +40,18 @@ sloth run -q media --timeout 2h -- ffmpeg -i a.mov a.mp4
 
 def run_command(session: Session, options: Any) -> int:
     job = enqueue(session, options)
-    if session.json:
-        session.tell(facts.job_facts(job))
-        sys.stdout.flush()
     helper = None
     try:
+        if session.json:
+            session.tell(facts.job_facts(job))
+            sys.stdout.flush()
         if facts.nobody_serves(session.store(), job.queue):
             helper = _work(session, job)
         job = _follow(session, job, helper)
-    except (KeyboardInterrupt, BrokenPipeError) as error:
-        return _leave(session, job, helper, error)
+    except KeyboardInterrupt:
+        return _leave(session, job, helper, INTERRUPTED)
+    except BrokenPipeError:
+        return _leave(session, job, helper, PIPE_CLOSED)
     if helper is not None:
         helper.finish()
     if session.json:
@@ -93,15 +95,12 @@ def _first(text: str | None) -> str:
     return one_line((text or "no reason given").partition("\n")[0])
 
 
-def _leave(session: Session, job: Job, helper: Helper | None, error: BaseException) -> int:
+def _leave(session: Session, job: Job, helper: Helper | None, code: int) -> int:
     """The job goes on without us. Ending our worker in order would end the command, too."""
-    code = 130
-    if isinstance(error, BrokenPipeError):
-        code = 141
-    else:
-        session.note(_whereabouts(session, job))
+    if session.screen.terminal:
+        sys.stderr.write("\n")  # behind the ^C
+    session.note(_whereabouts(session, job))
     if helper is not None:
-        sys.stderr.flush()
         os._exit(code)
     return code
 

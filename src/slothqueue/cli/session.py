@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from ..client import Sloth
     from ..handles import Job
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141  # what a shell shows for a program that died of a closed pipe
 
 
 class NoStoreYet(SlothError):
@@ -88,7 +92,8 @@ class Session:
 
     def note(self, sentence: str) -> None:
         """Say something beside the point, on stderr."""
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):  # a closed pipe is told when the command ends
+            sys.stdout.flush()
         sys.stderr.write(f"sloth: {one_line(sentence)}\n")
         sys.stderr.flush()
 
@@ -117,9 +122,8 @@ def data_directory() -> str:
 def _make_private(directory: str) -> None:
     try:
         os.makedirs(os.path.dirname(directory), exist_ok=True)
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        return
+        if not os.path.isdir(directory):
+            os.mkdir(directory, 0o700)
     except OSError as error:
         raise StoreUnavailable(
             f"{directory} cannot be created: {error.strerror}. Name another place with --db "

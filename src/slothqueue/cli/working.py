@@ -80,6 +80,7 @@ def worker_command(session: Session, options: Any) -> int:
     worker = sloth.worker(
         options.queues, concurrency=options.jobs, pool=options.pool, grace=options.grace
     )
+    sloth.stats()  # whether the store can be used at all, before we say that we work
     log = logging.getLogger("slothqueue.worker")
     log.info("%s", _greeting(sloth, options))
     if options.until_idle:

@@ -46,6 +46,10 @@ class Outlook:
         """Whether this system cannot tell us, so that we look from time to time."""
         return self._watcher.polling
 
+    def take_deaths(self) -> bool:
+        """Whether anybody may have died since the last time."""
+        return bool(self._watcher.take_deaths()) | self._watcher.take_unsure()
+
     def start(self) -> None:
         self._watcher.start()
 

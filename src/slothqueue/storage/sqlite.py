@@ -29,10 +29,10 @@ from ..waiting import Bell, BellFile
 from . import opening
 from .base import Tx
 from .bound import BoundStore, Joined, own_cursor
-from .flushing import Flusher
+from .flushing import Flusher, Gauge
 from .forking import stores
 from .locking import begin, lazily, patiently, undo
-from .sqlite_errors import translate
+from .sqlite_errors import translate, translate_ours
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
 
@@ -74,7 +74,7 @@ class SqliteStore:
         self.durability, self.allow_unsafe_fs, self.say = durability, allow_unsafe_fs, say
         self.jobs, self.names = SqliteJobs(), SqliteNames()
         self.bell, self.bell_file = Bell(), BellFile(self.live)
-        self.bound = False
+        self.bound = self.ended = False
         self.broken: str | None = None
         self._joined = Joined()
         self._at_fork: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
@@ -91,7 +91,8 @@ class SqliteStore:
         self._pool = threading.Condition()
         self._readers: list[sqlite3.Connection] = []
         self._reading = 0
-        self._pages = self._changes = self.commits = 0
+        self.commits = 0
+        self._gauge = Gauge(self.path + "-wal", opening.PAGE_SIZE)
         self._flusher = Flusher(self.path + "-wal")
         self._checked = False
         self._crossing: str | None = None
@@ -140,12 +141,16 @@ class SqliteStore:
             tx = self._tx or self._open_writer()
             try:
                 patiently(begin, tx, self.patience)
-                yield BoundStore(self, tx, foreign=None)
+                bound = BoundStore(self, tx, foreign=None)
+                try:
+                    yield bound
+                finally:
+                    bound.over = True
                 tx.execute("commit")
             except BaseException as error:
                 self._undo(tx)
                 if isinstance(error, sqlite3.Error):
-                    raise translate(error, self.path) from error
+                    raise translate_ours(error, self.path) from error.__cause__
                 raise
             commit = self._committed(tx)
         finally:
@@ -195,12 +200,8 @@ class SqliteStore:
     # ---- the log --------------------------------------------------------------------------------
 
     def _committed(self, tx: sqlite3.Cursor) -> int:
-        changes = tx.connection.total_changes
         self.commits += 1
-        # A fair guess of what the log has grown by.
-        self._pages += 2 + (changes - self._changes) // 8
-        self._changes = changes
-        if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
+        if self._gauge.committed(tx.connection.total_changes) >= PAGES_BETWEEN_CHECKPOINTS:
             self._checkpoint(tx)
         return self.commits
 
@@ -210,15 +211,16 @@ class SqliteStore:
         We hold the write lock meanwhile, so nobody can reset the log under the checkpoint. A
         failure loses nothing: the log stays and the next checkpoint copies it.
         """
-        self._pages = 0
+        found = 0
         try:
             if self._keeper is None:
                 self._keeper = self._connect()
             tx.execute("begin immediate")
-            self._keeper.execute("pragma wal_checkpoint(passive)").fetchall()
+            found = self._keeper.execute("pragma wal_checkpoint(passive)").fetchone()[1]
             tx.execute("rollback")
         except sqlite3.Error:
             self._undo(tx)
+        self._gauge.read(found)
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
@@ -283,7 +285,7 @@ class SqliteStore:
     def _open_writer(self) -> sqlite3.Cursor:
         self._writer = self._open()
         self._tx = self._writer.cursor()
-        self._changes = self._writer.total_changes
+        self._gauge.changes = self._writer.total_changes
         make_private(self.live)  # so that those who sleep and those who ring share one bell
         return self._tx
 

@@ -20,6 +20,10 @@ SLICE = 1_000
 """Jobs promoted in one transaction: a million due at once must not hold the lock for long."""
 
 
+OPEN = ("claimed", "progress")
+"""If one of these is the last event of a job, the claim of its present attempt is written out."""
+
+
 class SqliteJobs:
     """See `storage.base.JobVerbs`."""
 
@@ -133,17 +137,34 @@ class SqliteJobs:
         return True
 
     def _tell(self, tx: Tx, s: Settlement) -> None:
-        held = s.held
-        n = tx.execute(SQL["last_event"], (held.id,)).fetchone()[0]
-        told: list[tuple[str, Millis, str | None, str | None]] = [
-            ("claimed", held.claimed, None, None)
-        ]
-        told += [(kind, s.now, reason, detail) for kind, reason, detail in s.events]
+        told = [(kind, s.now, reason, detail) for kind, reason, detail in s.events]
+        self._write_events(tx, s.held, told)
+
+    def _write_events(
+        self, tx: Tx, held: Held, told: list[tuple[str, Millis, str | None, str | None]]
+    ) -> None:
+        """The claim is written out with the first event that follows it, and not before."""
+        n, kind = tx.execute(SQL["last_event"], (held.id,)).fetchone() or (1, "enqueued")
+        if kind not in OPEN:
+            told = [("claimed", held.claimed, None, None), *told]
         rows = [
             (held.id, n + i, kind, at, held.attempt, held.worker, reason, detail)
             for i, (kind, at, reason, detail) in enumerate(told, start=1)
         ]
         tx.executemany(SQL["insert_event"], rows)
+
+    def progress(
+        self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None
+    ) -> bool:
+        """Tell how far an attempt is; its last word replaces the one before."""
+        if not tx.execute(SQL["holds"], (held.id, held.fence, held.holder)).fetchone():
+            return False
+        n, kind = tx.execute(SQL["last_event"], (held.id,)).fetchone() or (1, "enqueued")
+        if kind == "progress":
+            tx.execute(SQL["change_event"], (held.id, n, now, fraction, message))
+        else:
+            self._write_events(tx, held, [("progress", now, fraction, message)])
+        return True
 
     def policy(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["job_policy"], (job,)).fetchone()  # type: ignore[no-any-return]

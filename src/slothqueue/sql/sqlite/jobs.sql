@@ -65,6 +65,9 @@ select r.id, r.lane, j.attempts + 1, max(j.fence + 1, ?3), ?4, ?5, ?6, ?7, ?8
 from _sloth_ready r join _sloth_job j on j.id = r.id
 where r.lane = ?1 order by r.priority, r.due, r.id limit ?2
 
+-- name: holds
+select 1 from _sloth_running where id = ?1 and fence = ?2 and holder = ?3
+
 -- name: end_lease
 delete from _sloth_running where id = ?1 and fence = ?2 and holder = ?3
 
@@ -107,7 +110,10 @@ from _sloth_job j join _sloth_lane l on l.id = j.lane join _sloth_queue q on q.i
 where j.id = ?1
 
 -- name: last_event
-select coalesce(max(n), 1) from _sloth_event where job = ?1
+select n, kind from _sloth_event where job = ?1 order by n desc limit 1
+
+-- name: change_event
+update _sloth_event set at = ?3, reason = ?4, detail = ?5 where job = ?1 and n = ?2
 
 -- name: insert_event
 insert into _sloth_event (job, n, kind, at, attempt, worker, reason, detail)

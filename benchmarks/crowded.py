@@ -1,0 +1,90 @@
+"""Does a store become slower when many jobs are queued, wait for later, or have ended?
+
+100,000 of them in the short set, a million with --full. Three crowded stores and an empty one
+take turns in each round; a figure is the median over the rounds of "time in the crowded store by
+time in the empty one", of the worst among enqueue, claim + complete, and both in batches.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from bare import PAYLOAD
+from by_hand import Verbs
+from measure import figure, full, micros, ratios, rounds, workplace
+
+from slothqueue import Sloth
+from slothqueue.queues import Queue
+
+
+def queued(queue: Queue, number: int) -> None:
+    _fill(number, lambda batch: queue.enqueue_many(batch))
+
+
+def scheduled(queue: Queue, number: int) -> None:
+    """For later, at a higher priority than what is due now."""
+    _fill(number, lambda batch: queue.enqueue_many(batch, delay="1d", priority=9))
+
+
+def finished(queue: Queue, number: int) -> None:
+    queued(queue, number)
+    while leases := queue.claim_many(1000):
+        queue.complete_many(leases)
+
+
+def _fill(number: int, enqueue: Callable[[list[object]], object]) -> None:
+    batch: list[object] = [PAYLOAD] * 1000
+    for _ in range(number // 1000):
+        enqueue(batch)
+
+
+CROWDS = {"queued": queued, "scheduled": scheduled, "finished": finished}
+
+
+def measure(folder: Path, number: int, *, n: int, times: int) -> dict[str, list[float]]:
+    """Seconds of each round by "store: verb"."""
+    stores = {
+        name: Sloth(folder / f"{name}.db", durability="process") for name in ("empty", *CROWDS)
+    }
+    actions: dict[str, Callable[[], object]] = {}
+    everybody = {}
+    for name, sloth in stores.items():
+        queue = sloth.queue("bench")
+        if name in CROWDS:
+            CROWDS[name](queue, number)
+        everybody[name] = Verbs(queue, n)
+        everybody[name].enqueue_by_100()
+        everybody[name].enqueue_by_100()
+    for verb in everybody["empty"].all():  # what is compared is measured next to each other
+        for name, verbs in everybody.items():
+            actions[f"{name}: {verb}"] = verbs.all()[verb]
+    taken = rounds(times, actions)
+    for sloth in stores.values():
+        sloth.close()
+    return taken
+
+
+def main() -> None:
+    number, n = (1_000_000, 300) if full() else (100_000, 200)
+    with workplace() as folder:
+        taken = measure(folder, number, n=n, times=40 if full() else 21)
+    verbs = [name.partition(": ")[2] for name in taken if name.startswith("empty")]
+    for crowd in CROWDS:
+        each = {verb: ratios(taken[f"{crowd}: {verb}"], taken[f"empty: {verb}"]) for verb in verbs}
+        worst = max(each, key=lambda verb: statistics.median(each[verb]))
+        figure(
+            f"with {number:,} {crowd}, worst of four",
+            each[worst],
+            unit="x the time",
+            target="<= 1.3",
+            worst=worst,
+            each={verb: round(statistics.median(values), 3) for verb, values in each.items()},
+            micros={verb: micros(taken[f"{crowd}: {verb}"], n) for verb in verbs},
+            empty_micros={verb: micros(taken[f"empty: {verb}"], n) for verb in verbs},
+        )
+
+
+if __name__ == "__main__":
+    main()
