@@ -13,17 +13,19 @@ BETWEEN_NEWS: Millis = 1_000
 class Beats:
     """The heartbeats of one worker; all that are due go into one transaction."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, minded: set[int]) -> None:
+        self._clock, self._minded = clock, minded
         self._next: dict[int, tuple[Millis, Millis]] = {}
 
-    def add(self, job: int, lease: Millis | None) -> None:
-        """Keep this lease alive from now on; one without an end needs nothing."""
+    def add(self, job: int, lease: Millis | None, since: Millis) -> None:
+        """Keep this lease alive, which began at `since`; one without an end needs nothing."""
         if lease is not None:
-            self._next[job] = (lease, self._clock.awake() + lease // 3)
+            self._next[job] = (lease, since + lease // 3)
+            self._minded.add(job)
 
     def drop(self, job: int) -> None:
-        self._next.pop(job, None)
+        if self._next.pop(job, None) is not None:
+            self._minded.discard(job)
 
     def soon(self, job: int) -> None:
         """The function said that it makes progress: do not wait for a third of the lease."""

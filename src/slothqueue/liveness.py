@@ -14,7 +14,7 @@ import os
 from typing import NamedTuple
 
 from .clock import Clock
-from .errors import StoreUnavailable
+from .errors import StoreFull, StoreReadOnly, StoreUnavailable
 from .storage.base import Holder
 
 try:
@@ -116,18 +116,32 @@ def make_private(directory: str) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StoreUnavailable(
-            f"{directory} cannot be created: {error.strerror}. Workers need it beside the store; "
-            "give this user write permission there."
-        ) from error
+        raise _unusable(directory, error) from error
 
 
 def lock_new(path: str) -> int:
     """Create a file that nobody has locked before, and lock it for our whole life."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise _unusable(os.path.dirname(path), error) from error
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
+
+
+def _unusable(directory: str, error: OSError) -> StoreUnavailable:
+    """The directory of locks cannot be made or written to."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"the disk of {directory} is full. Free some space and try again.")
+    kind = StoreUnavailable
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = StoreReadOnly
+    return kind(
+        f"{directory} cannot be written: {error.strerror}. Workers need it beside the store; give "
+        "this user write permission there."
+    )
 
 
 def describe(id: int, kind: str, path: str, pid: int, place: Place, worker: int) -> Holder:

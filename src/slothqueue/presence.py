@@ -36,6 +36,11 @@ class Presence:
         return life is not None and life.place.boot == self._store.clock.boot()
 
     @property
+    def id_if_any(self) -> int | None:
+        """The same, None if we have not registered; may be called inside a transaction."""
+        return None if self._life is None else self._life.id
+
+    @property
     def place(self) -> Place:
         """Where we are, for judging others."""
         life = self._life
@@ -58,11 +63,16 @@ class Presence:
             # First the lock, then the row: whoever sees the row can already ask the kernel.
             life = Incarnation(self._live, self._store.clock)
             holder, now = life.holder, self._store.clock.wall()
-            self._store.write(
-                lambda tx: self._store.names.add_holder(tx, holder, now, self.tells),
-                durable=False,
-                tell=self.tells is not None,
-            )
+            try:
+                self._store.write(
+                    lambda tx: self._store.names.add_holder(tx, holder, now, self.tells),
+                    durable=False,
+                    tell=self.tells is not None,
+                )
+            except BaseException:
+                life.close()
+                os.unlink(life.path)
+                raise
             self._life = life
             return life
 
@@ -73,7 +83,8 @@ class Presence:
         if life is None:
             return
         life.close()
-        with contextlib.suppress(SlothError):  # a store that is gone needs no goodbye
+        # A store that is gone needs no goodbye, and others may have tidied up after us already.
+        with contextlib.suppress(SlothError, OSError):
             if self._store.write(lambda tx: self._leave(tx, life.id), durable=False):
                 os.unlink(life.path)
 

@@ -50,6 +50,8 @@ class Upkeep:
         self._looked: Millis | None = None
         self._boot = ""
         self._first_seen: dict[int, Millis] = {}
+        self.minded: set[int] = set()
+        """Jobs whose timed leases a worker of this handle extends: it is not silent while it looks."""
 
     def due(self) -> bool:
         """Whether it is time for a look even though there is other work."""
@@ -136,6 +138,8 @@ class Upkeep:
                 self._store.names.drop_helper(tx, one.holder.id)
         clock = self._store.clock
         for held in self._store.jobs.silent(tx, clock.awake(), clock.boot()):
+            if held.id in self.minded and held.worker == self._presence.id_if_any:
+                continue
             taken += settle(self._store, tx, held, reclaim("silent"))
         return taken
 

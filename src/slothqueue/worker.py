@@ -73,13 +73,16 @@ class Worker:
         self._grace = millis(grace, what="grace")
         self._runs: dict[int, Run] = {}
         self._lanes: dict[int, Lane] = {}
-        self._beats, self._news = Beats(self.store.clock), News(self.store.clock)
+        self._beats = Beats(self.store.clock, self.verbs.upkeep.minded)
+        self._news = News(self.store.clock)
         self._ended: list[Ended] = []
         self._dropped: list[Holder] = []
         self._takers: list[tuple[Run, Holder]] = []
         self._ear = Ear()
         self.settled = 0
         """How many attempts have ended here."""
+        self.last: int | None = None
+        """Once it has this job, it claims no more and comes to an end."""
 
     # ---- running --------------------------------------------------------------------------------
 
@@ -159,7 +162,8 @@ class Worker:
         self.store.write(lambda tx: self.store.names.tell_holder(tx, me, tells), durable=False)
 
     def _leave(self) -> None:
-        for run in self._runs.values():
+        for id, run in self._runs.items():
+            self._beats.drop(id)
             run.close()
         self._runs.clear()
         self._launcher.close()
@@ -266,23 +270,40 @@ class Worker:
 
     def _step(self) -> bool:
         """Settle what ended, hand over, claim for free slots: one transaction, if need be."""
+        self._beat()  # first our own leases, then those of others: we may have been stopped for long
         if self.sloth.waker.take_deaths() or self.verbs.upkeep.due():
             self.verbs.upkeep.run()
         due = self._due_lanes() if self._free() else {}
         takers = self._takers = self._due_takers()
-        beats = [(self._runs[id].held, until) for id, until in self._beats.due().items()]
         news = self._news.due(self._runs.values())
-        if not (due or takers or beats or news or self._ended or self._dropped):
+        if not (due or takers or news or self._ended or self._dropped):
             return False
         me, ended, slots = self.sloth.presence.id, self._ended, self._launcher.idle()
+        since = self.store.clock.awake()
         step = self.store.write(
-            lambda tx: self._transact(tx, me, takers, beats, news, slots, due),
-            durable=bool(ended),
+            lambda tx: self._transact(tx, me, takers, news, slots, due),
+            durable=False,
             tell=bool(ended),
         )
         self._ended, self._dropped, self._takers = [], [], []
-        self._after(step, ended, slots)
+        self._after(step, ended, slots, since)
+        if ended:
+            self.store.flush()  # while what was claimed is running already: a claim needs no flush
         return True
+
+    def _beat(self) -> None:
+        """Heartbeats for all timed leases of ours, if one is due, in one transaction."""
+        beats = [(self._runs[id], until) for id, until in self._beats.due().items()]
+        if not beats:
+            return
+        extend = self.store.jobs.extend
+        lost = self.store.write(
+            lambda tx: [run for run, until in beats if not extend(tx, run.held, until)],
+            durable=False,
+            tell=False,
+        )
+        for run in lost:
+            self._lose(run)
 
     def _due_takers(self) -> list[tuple[Run, Holder]]:
         """Those that wait for their lease. Each says so once, so it stays until it is written."""
@@ -318,14 +339,12 @@ class Worker:
         tx: Tx,
         me: int,
         takers: list[tuple[Run, Holder]],
-        beats: list[tuple[Held, Millis]],
         news: list[tuple[Run, float, str | None]],
         slots: list[Slot],
         due: dict[int, Glance],
     ) -> Step:
         jobs, names, now = self.store.jobs, self.store.names, self.store.clock.wall()
         lost = [one.held.id for one in self._ended if not settle(self.store, tx, *one)]
-        lost += [held.id for held, until in beats if not jobs.extend(tx, held, until)]
         for run, fraction, message in news:
             jobs.progress(tx, run.held, now, f"{fraction:.0%}", message)
         for holder in [taker for _, taker in takers] + _unregistered(slots):
@@ -348,15 +367,21 @@ class Worker:
         )
 
     def _terms(self, me: int, number: int, lease: Millis | None, idle: Iterator[int]) -> Terms:
-        """A function's lease goes to the child that will run it, a command's to its shim, later."""
+        """A function's lease goes to the child that will run it, a command's to its shim, later.
+
+        A command's has no end: its shim outlives us, and nobody would be there for its heartbeats.
+        """
         lane, holder = self._lanes[number], me
-        if lane.kind == TASK:
-            lease = self.sloth.tasks[lane.task].settings.lease or lease
-            if self._launcher.in_child(lane.task):
-                holder = next(idle, me)
+        if lane.kind == COMMAND:
+            return Terms(me, me, None, None)
+        lease = self.sloth.tasks[lane.task].settings.lease or lease
+        if self._launcher.in_child(lane.task):
+            holder = next(idle, me)
         return Terms(holder, me, lease, lease and self.store.clock.awake() + lease)
 
-    def _after(self, step: Step, ended: list[Ended], slots: list[Slot]) -> None:
+    def _after(
+        self, step: Step, ended: list[Ended], slots: list[Slot], since: Millis
+    ) -> None:
         """Act on what is committed."""
         for slot in slots:
             slot.registered = True
@@ -370,7 +395,7 @@ class Worker:
             run.held = run.held._replace(holder=taker.id)
             run.begin()
         for claimed in step.claimed:
-            self._launch(claimed)
+            self._launch(claimed, since)
 
     def _lose(self, run: Run) -> None:
         """Somebody else has the job by now: stop, and change nothing."""
@@ -378,8 +403,14 @@ class Worker:
         self._beats.drop(run.held.id)
         run.end(STOPPED, hurry=True)
 
-    def _launch(self, claimed: Claimed) -> None:
-        log.info("job %d attempt %d: started", claimed.id, claimed.attempt)
+    def _launch(self, claimed: Claimed, since: Millis) -> None:
+        what = {"lane": self._lanes[claimed.lane], "payload": claimed.payload}
+        log.info("job %d attempt %d: started", claimed.id, claimed.attempt, extra=what)
+        if claimed.id == self.last:
+            self.stop()
+        if claimed.id in self._runs:  # its lease was lost, and it has come back before it has ended
+            self._runs[claimed.id].end(STOPPED, hurry=True)
+            self._forget(self._runs[claimed.id])
         try:
             run = self._launcher.start(claimed, self._lanes[claimed.lane])
         except Exception as error:  # this one job cannot be started; the others can
@@ -388,7 +419,7 @@ class Worker:
             self._wake()
             return
         self._runs[claimed.id] = run
-        self._beats.add(claimed.id, claimed.lease)
+        self._beats.add(claimed.id, claimed.lease, since)
 
     def _beat_soon(self, id: int) -> None:
         """A function said that it makes progress."""

@@ -66,24 +66,29 @@ def iso(moment: dt.datetime | None) -> str | None:
 
 def title(job: Job) -> str:
     """What a person calls the job: a command as one would type it, a call, a payload."""
-    words = job.command
-    if words is None:
-        return call_of(job) if job.kind == "task" else job.name
-    if len(words) == 1 or job.payload.get("shell"):
+    return title_of(job.name, job.kind, job.payload)
+
+
+def title_of(name: str, kind: str, payload: Any) -> str:
+    """The same from its parts; `name` counts for a payload and a task."""
+    if kind == "task":
+        return f"{name}({_arguments(payload)})"
+    if kind != "command":
+        return name
+    words: list[str] = payload["argv"]
+    if len(words) == 1 or payload.get("shell"):
         return words[0]
     from shlex import join
 
     return join(words)
 
 
-def call_of(job: Job) -> str:
-    """A call of a function as one would write it."""
-    told = job.payload
-    words = [json.dumps(value, ensure_ascii=False) for value in told["args"]]
-    words += [
-        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in told["kwargs"].items()
-    ]
-    return f"{job.name}({', '.join(words)})"
+def _arguments(payload: dict[str, Any]) -> str:
+    """The arguments of a call as one would write them."""
+    named = payload["kwargs"].items()
+    words = [json.dumps(value, ensure_ascii=False) for value in payload["args"]]
+    words += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named]
+    return ", ".join(words)
 
 
 class Working:

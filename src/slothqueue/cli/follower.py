@@ -95,18 +95,26 @@ class Follower:
 
         `then` is called with the job after each look.
         """
-        self._sloth.waker.start()
-        ears = Ears(self._sloth.store.bell, self._logs)
         try:
-            while True:
-                job = self._turn(ears)
-                if job.ended:
-                    return job
-                then(job)
-                ears.wait(self._patience(job))
+            job = self._sloth.job(self._id)
+            if job.ended:  # nothing to wait for, so no watcher that would
+                self._move_on(job)
+                self._copy()
+                return job
+            return self._watch(then)
         finally:
             self._sink.end()
             self._close()
+
+    def _watch(self, then: Callable[[Job], None]) -> Job:
+        self._sloth.waker.start()
+        ears = Ears(self._sloth.store.bell, self._logs)
+        try:
+            while not (job := self._turn(ears)).ended:
+                then(job)
+                ears.wait(self._patience(job))
+            return job
+        finally:
             ears.close()
 
     def _turn(self, ears: Ears) -> Job:
@@ -114,10 +122,7 @@ class Follower:
         job = self._sloth.job(self._id)
         self._copy()
         if self._news(job):
-            self._move_on(job)
-            # Listen before the next look, or what is written between them is missed.
-            self._told = ears.listen(self._shown.path if self._shown else None)
-            self._move_on(job)
+            self._catch_up(job, ears)
         self._copy()
         self._upkeep(job)
         return job
@@ -128,10 +133,21 @@ class Follower:
         changed, self._claimed = claimed != self._claimed, claimed
         return changed or not self._found
 
+    def _catch_up(self, job: Job, ears: Ears) -> None:
+        """Find the latest file and listen to it, or for it while it is not there.
+
+        We listen before we look, or what happens between the two is missed.
+        """
+        heard: object = self
+        while heard != (place := self._shown.path if self._shown and self._found else None):
+            self._told = ears.listen(place)
+            heard = place
+            self._move_on(job)
+
     def _move_on(self, job: Job) -> None:
         logs = logs_of(self._logs, self._id)
         fresh = [log for log in logs if self._shown is None or log > self._shown]
-        self._found = job.attempts == 0 or bool(logs and logs[-1].attempt >= job.attempts)
+        self._found = not _expected(job) or bool(logs and _belongs(logs[-1], job))
         for log in fresh if self._shown else fresh[-1:]:
             self._open(log)
 
@@ -163,3 +179,15 @@ class Follower:
         waits = self._sloth.verbs.upkeep.next_look() if job.state == "running" else None
         blind = None if self._told or job.state != "running" else LOOK
         return self._sloth.waker.patience(soonest(waits, blind))
+
+
+def _expected(job: Job) -> bool:
+    """Whether there is, or will be, a file of the latest attempt."""
+    return job.kind == "command" and job.attempts > 0
+
+
+def _belongs(log: Log, job: Job) -> bool:
+    """Whether this is of the latest attempt, not of one of that number that was given back."""
+    assert job.started_at is not None
+    claimed = round(job.started_at.timestamp() * 1000)
+    return log.attempt == job.attempts and log.fence >= claimed * 1000  # as every claim sees to

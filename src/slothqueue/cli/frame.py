@@ -50,9 +50,9 @@ class Line(NamedTuple):
 
 def perform(words: Sequence[str]) -> int:
     """Run the command; one line on stderr for whatever goes wrong."""
-    _harden_streams()
     try:
         try:
+            _harden_streams()
             return _perform(list(words))
         finally:
             sys.stdout.flush()

@@ -17,7 +17,7 @@ class Usage(Exception):
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
     # Told its width, or it imports shutil (2 ms) to ask the terminal, once for every option.
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=20, width=88)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=20, width=80)
 
 
 class Parser(argparse.ArgumentParser):

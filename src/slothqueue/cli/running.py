@@ -7,7 +7,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ..worker import Worker
 from . import facts
 from .adding import USAGE, enqueue, job_options
 from .follower import Follower
@@ -19,7 +18,6 @@ from .sinks import sink_for
 if TYPE_CHECKING:
     from ..client import Sloth
     from ..handles import Job
-    from ..storage.base import Claimed
 
 
 def run_options(parser: Parser) -> None:
@@ -45,6 +43,7 @@ def run_command(session: Session, options: Any) -> int:
         if session.json:
             session.tell(facts.job_facts(job))
             sys.stdout.flush()
+        _say_if_later(session, job)
         if facts.nobody_serves(session.store(), job.queue):
             helper = _work(session, job)
         job = _follow(session, job, helper)
@@ -57,6 +56,11 @@ def run_command(session: Session, options: Any) -> int:
     if session.json:
         session.tell(facts.job_facts(job))
     return facts.exit_code(job)
+
+
+def _say_if_later(session: Session, job: Job) -> None:
+    if job.run_at > (now := session.now()):
+        session.note(f"job {job.id} starts {since(job.run_at, now)}")
 
 
 def _follow(session: Session, job: Job, helper: Helper | None) -> Job:
@@ -111,22 +115,12 @@ def _whereabouts(session: Session, job: Job) -> str:
     if job.state == "queued":
         needs = (
             f"; {session.command('worker')} runs it"
-            if facts.nobody_serves(session.store(), job.queue)
+            _say_if_later(session, job)
+        if facts.nobody_serves(session.store(), job.queue)
             else ""
         )
         return f"job {job.id} stays in its queue{needs}; {follow} shows its output"
     return f"job {job.id} goes on without this; {follow} shows its output"
-
-
-class Once(Worker):
-    """A worker that claims no more once it has a certain job."""
-
-    wanted = 0
-
-    def _launch(self, claimed: Claimed) -> None:
-        if claimed.id == self.wanted:
-            self.stop()
-        super()._launch(claimed)
 
 
 class Helper:
@@ -135,8 +129,8 @@ class Helper:
     def __init__(self, sloth: Sloth, job: Job) -> None:
         self._job, self._bell = job, sloth.store.bell
         self.error: Exception | None = None
-        self._worker = Once(sloth, queues=[job.queue], concurrency=1, grace="365d")
-        self._worker.wanted = job.id
+        self._worker = sloth.worker([job.queue], concurrency=1, grace="365d")
+        self._worker.last = job.id
         self._thread = threading.Thread(target=self._work, name="sloth-worker", daemon=True)
         self._thread.start()
 

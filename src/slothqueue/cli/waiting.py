@@ -43,7 +43,8 @@ def wait_command(session: Session, options: Any) -> int:
 
 
 def _wait(session: Session, job: Job) -> int:
-    job = session.store().verbs.wait_for_end(job, None)
+    if not job.ended:
+        job = session.store().verbs.wait_for_end(job, None)
     if session.json:
         session.tell(facts.job_facts(job))
     else:

@@ -8,7 +8,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..codec import decode
+from ..models import COMMAND
 from ..queues import check_name
+from .facts import title_of
 from .parsing import Parser, Usage, checked, duration, whole
 from .screen import one_line
 from .session import Session
@@ -80,9 +83,11 @@ def worker_command(session: Session, options: Any) -> int:
     worker = sloth.worker(
         options.queues, concurrency=options.jobs, pool=options.pool, grace=options.grace
     )
-    sloth.stats()  # whether the store can be used at all, before we say that we work
+    known = {lane.queue for lane in sloth.store.read(sloth.verbs.lanes.all)}
     log = logging.getLogger("slothqueue.worker")
     log.info("%s", _greeting(sloth, options))
+    for queue in set(options.queues or ()) - known:
+        log.info("queue %r has no jobs yet", queue)
     if options.until_idle:
         worker.run_until_idle()
     else:
@@ -155,7 +160,16 @@ class Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         time = self.formatTime(record, "%H:%M:%S")
-        return f"{time} {level}{one_line(record.getMessage())}"
+        return f"{time} {level}{one_line(record.getMessage() + _what(record))}"
+
+
+def _what(record: logging.LogRecord) -> str:
+    """What a job is, for the line that tells of its start."""
+    lane = getattr(record, "lane", None)
+    if lane is None:
+        return ""
+    kind = "command" if lane.kind == COMMAND else "task"
+    return ": " + title_of(lane.task, kind, decode(record.payload))  # type: ignore[attr-defined]
 
 
 class Facts(logging.Formatter):

@@ -194,6 +194,11 @@ class Store(Protocol):
         """Whether somebody else ends the transaction."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether that transaction has come to its end."""
+        ...
+
     def write(
         self,
         work: Callable[[Tx], T],
@@ -210,6 +215,10 @@ class Store(Protocol):
         itself; `lazy` that it reads first and may find nothing to write: then no lock is taken, and
         work may be called twice.
         """
+        ...
+
+    def flush(self) -> None:
+        """Make what was committed with `durable=False` survive a power cut, if the store does that."""
         ...
 
     def read(self, work: Callable[[Tx], T]) -> T:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import StoreBusy, WrongState
 from . import migrate
 from .base import Tx
-from .sqlite_errors import is_busy, translate, translate_ours
+from .sqlite_errors import is_busy, raise_ours, translate
 
 if TYPE_CHECKING:
     from .sqlite import SqliteStore
@@ -55,6 +55,7 @@ class BoundStore:
 
     def read(self, work: Callable[[Tx], T]) -> T:
         """Run work in the caller's transaction. Sets a file up that has no tables of ours yet."""
+        self.store.refuse_if_broken()
         if self.ended:  # what it wrote is there for everybody, also if its connection is closed
             return self.store.read(work)
         with self._translated():
@@ -76,10 +77,14 @@ class BoundStore:
         return self._began and not (_is_open(self.foreign) and self.foreign.in_transaction)
 
     def _refuse_if_over(self) -> None:
+        self.store.refuse_if_broken()
         if self.over:
             raise WrongState(
                 "this transaction has ended. Write inside its `with` block, or by the Sloth itself."
             )
+
+    def flush(self) -> None:
+        """The caller's commit decides how durable it is."""
 
     def ring(self) -> None:
         """Nobody is told before the caller has committed."""
@@ -90,7 +95,7 @@ class BoundStore:
         try:
             return self.tx.connection.execute(sql, parameters)  # type: ignore[no-any-return]
         except sqlite3.Error as error:
-            raise translate_ours(error, self.store.path) from error.__cause__
+            raise_ours(error, self.store.path)
 
     def _join(self) -> None:
         """Begin as Python would for this connection, and set the file up if nobody has."""

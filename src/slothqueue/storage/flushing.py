@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import threading
@@ -48,6 +47,8 @@ class Flusher:
             self._descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
             self._place = _place(self._descriptor)
         if sys.platform == "darwin":
+            import fcntl  # not there on Windows
+
             fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)  # fsync() stops at the drive's cache
         else:
             os.fdatasync(self._descriptor)
@@ -74,6 +75,7 @@ class Gauge:
         self._log, self._page = log, page
         self._guess, self._weight = 0.0, 1.0
         self._frames = self._bytes = self._commits = 0
+        self._mark = b""
         self.changes = 0
 
     def committed(self, changes: int) -> float:
@@ -81,22 +83,32 @@ class Gauge:
         self._guess += self._weight * (2 + (changes - self.changes) // 8)
         self.changes = changes
         self._commits += 1
-        if not self._commits & 15:  # a look costs a microsecond or two
-            self._guess = max(self._guess, (self._size() - self._bytes) / self._page)
+        if not self._commits & 15:  # a look costs some microseconds
+            self._guess = max(self._guess, (self._look()[0] - self._bytes) / self._page)
         return self._guess
 
     def read(self, frames: int) -> None:
         """A checkpoint found so many pages in the log; 0 if it could not tell."""
-        grown = frames - self._frames if frames >= self._frames else frames
+        size, mark = self._look()
+        grown = frames - self._frames if mark == self._mark else frames
         if grown > 0 and self._guess > 0:
             self._weight = min(max(self._weight * grown / self._guess, 0.5), 10_000.0)
-        self._guess, self._frames, self._bytes = 0.0, frames, self._size()
+        self._guess, self._frames, self._bytes, self._mark = 0.0, frames, size, mark
 
-    def _size(self) -> int:
+    def _look(self) -> tuple[int, bytes]:
+        """The size of the log, and what it is marked with: another mark says it began afresh.
+
+        The mark is its sequence and salts, https://sqlite.org/fileformat.html. Not asked by stat(),
+        see below.
+        """
         try:
-            return os.stat(self._log).st_size
+            descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return 0
+            return 0, b""
+        try:
+            return os.lseek(descriptor, 0, os.SEEK_END), os.pread(descriptor, 12, 12)
+        finally:
+            os.close(descriptor)
 
 
 def _place(descriptor: int) -> object:

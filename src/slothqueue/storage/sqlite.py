@@ -32,7 +32,7 @@ from .bound import BoundStore, Joined, own_cursor
 from .flushing import Flusher, Gauge
 from .forking import stores
 from .locking import begin, lazily, patiently, undo
-from .sqlite_errors import translate, translate_ours
+from .sqlite_errors import raise_ours, translate
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
 
@@ -137,6 +137,7 @@ class SqliteStore:
     def transaction(self) -> Iterator[BoundStore]:
         """A transaction for the caller's statements and ours; commits at the end of the block."""
         self._take_turn()
+        turn = self._turn
         try:
             tx = self._tx or self._open_writer()
             try:
@@ -146,29 +147,36 @@ class SqliteStore:
                     yield bound
                 finally:
                     bound.over = True
+                self.refuse_if_broken()
                 tx.execute("commit")
             except BaseException as error:
                 self._undo(tx)
                 if isinstance(error, sqlite3.Error):
-                    raise translate_ours(error, self.path) from error.__cause__
+                    raise_ours(error, self.path)
                 raise
             commit = self._committed(tx)
         finally:
             self._owner = 0
-            self._turn.release()
+            turn.release()  # in a forked child not the present one
         self._after(commit, True, True)
 
     def _after(self, commit: int, durable: bool, tell: bool) -> None:
         if tell:
             self.ring()
-        if durable and self.durability == "full":
-            try:
-                self._flusher.flush(commit, lambda: self.commits)
-            except OSError as error:
-                raise StoreUnavailable(
-                    f"{self.path}: what was asked for is in the file, but the disk did not confirm "
-                    f"it ({error}). It may be lost in a power cut. Check the disk."
-                ) from error
+        if durable:
+            self.flush(commit)
+
+    def flush(self, commit: int | None = None) -> None:
+        """Return when this commit, or every one so far, survives a power cut; see `Store.flush`."""
+        if self.durability != "full":
+            return
+        try:
+            self._flusher.flush(self.commits if commit is None else commit, lambda: self.commits)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.path}: what was asked for is in the file, but the disk did not confirm it "
+                f"({error}). It may be lost in a power cut. Check the disk."
+            ) from error
 
     def ring(self) -> None:
         """Wake everybody who waits for a commit: in this process and in all others."""
@@ -194,7 +202,8 @@ class SqliteStore:
         self._owner = threading.get_ident()
 
     def _undo(self, tx: sqlite3.Cursor) -> None:
-        if not undo(tx):
+        # A forked child must not touch the transaction of its parent, not even to roll it back.
+        if not self.broken and not undo(tx):
             self._drop_connections()
 
     # ---- the log --------------------------------------------------------------------------------
@@ -316,7 +325,7 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         """A connection; before the first, make sure that this is a store and ours to use."""
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         try:
             if self._checked:
                 return self._connect()
@@ -345,7 +354,7 @@ class SqliteStore:
             connection.close()
             raise
 
-    def _refuse_if_broken(self) -> None:
+    def refuse_if_broken(self) -> None:
         if self.broken:
             raise WrongState(self.broken)
 
@@ -382,7 +391,7 @@ class SqliteStore:
                 f"within() takes a sqlite3.Connection on {self.path}, not "
                 f"{type(connection).__name__}"
             )
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         bound = BoundStore(self, own_cursor(connection), foreign=connection)
         bound.check_file()
         self._joined.add(connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from typing import NoReturn
 
 from ..errors import (
     SlothError,
@@ -51,13 +52,12 @@ def translate(error: sqlite3.Error, path: str) -> SlothError:
     )
 
 
-def translate_ours(error: sqlite3.Error, path: str) -> Exception:
+def raise_ours(error: sqlite3.Error, path: str) -> NoReturn:
     """As translate(), but what is wrong with the caller's own statement stays as SQLite said it."""
     told = translate(error, path)
     if type(told) is StoreUnavailable:
-        return error
-    told.__cause__ = error
-    return told
+        raise error
+    raise told from error
 
 
 def read_only(path: str) -> StoreReadOnly:
