@@ -29,6 +29,7 @@ class Bare:
 
     def __init__(self, path: Path, synchronous: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("pragma journal_mode=wal")
         self._connection.execute(f"pragma synchronous={synchronous}")
         self._connection.execute(_TABLE)
 

@@ -67,9 +67,9 @@ def measure(folder: Path, number: int, *, n: int, times: int) -> dict[str, list[
 
 
 def main() -> None:
-    number, n = (1_000_000, 300) if full() else (100_000, 200)
+    number, n = (1_000_000, 2000) if full() else (100_000, 1000)  # long enough for checkpoints
     with workplace() as folder:
-        taken = measure(folder, number, n=n, times=40 if full() else 21)
+        taken = measure(folder, number, n=n, times=15 if full() else 9)
     verbs = [name.partition(": ")[2] for name in taken if name.startswith("empty")]
     for crowd in CROWDS:
         each = {verb: ratios(taken[f"{crowd}: {verb}"], taken[f"empty: {verb}"]) for verb in verbs}

@@ -68,8 +68,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     cells = [["figure", "measured", "target", "", "middle half"]]
     for row in rows:
         ok = {True: "ok", False: "SHORT", None: ""}[row["ok"]]
-        spread = " to ".join(_number(bound) for bound in row["spread"])
-        value = f"{_number(row['value'])} {row['unit']}"
+        spread = " to ".join(number(bound) for bound in row["spread"])
+        value = f"{number(row['value'])} {row['unit']}"
         cells.append([row["figure"], value, row["target"] or "-", ok, spread])
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = [
@@ -78,7 +78,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """As a person reads it."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
