@@ -106,15 +106,19 @@ class ManualClock:
         self._next = 0
 
     def wall(self) -> Millis:
+        """Milliseconds since 1970, UTC."""
         return self._wall
 
     def awake(self) -> Millis:
+        """Milliseconds that this machine has run since its boot, without its sleep."""
         return self._awake
 
     def elapsed(self) -> Millis:
+        """Milliseconds since this machine's boot, its sleep included."""
         return self._elapsed
 
     def boot(self) -> str:
+        """The name of this boot; another one after `reboot`."""
         return f"manual-{self._boots}"
 
     def advance(self, seconds: float) -> None:
@@ -138,6 +142,7 @@ class ManualClock:
         self._tell()
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener after every move; returns the way to end that."""
         with self._lock:
             key = self._next
             self._next += 1

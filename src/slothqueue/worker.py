@@ -79,6 +79,7 @@ class Worker:
         self._dropped: list[Holder] = []
         self._takers: list[tuple[Run, Holder]] = []
         self._ear = Ear()
+        self._stops = 0
         self.settled = 0
         """How many attempts have ended here."""
         self.last: int | None = None

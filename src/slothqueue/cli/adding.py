@@ -70,9 +70,9 @@ def add_options(parser: Parser) -> None:
     parser.flag("--no-start", help="start no worker; today none is started by itself anyway")
     parser.describe(
         USAGE,
-        "The job is safe on disk when the id is printed. A worker (`sloth worker`) runs it.\n"
-        "If it fails, it is tried again after 2, 4 and 8 seconds, and then it has failed.\n"
-        "Everything after -- is the command, as it is.",
+        "The job is safe on disk when the id is printed. A worker runs it:\n`sloth worker`. "
+        "If it fails, it is tried again after 2, 4 and 8 seconds,\nand then it has failed. "
+        "Everything behind -- is the command, as it is.",
         """
 sloth add -- make all
 sloth add --in 10m -- notify-send 'tea is ready'

@@ -35,8 +35,8 @@ def list_options(parser: Parser) -> None:
     )
     parser.describe(
         "[--state STATE] [-q QUEUE] [-n N]",
-        "First those that run, then those that wait in the order in which they start, then\n"
-        "those that have ended, the latest first.",
+        "First those that run, then those that wait in the order in which they start,\n"
+        "then those that have ended, the latest first.",
         """
 sloth list
 sloth list --state failed -n 20

@@ -26,8 +26,9 @@ def log_options(parser: Parser) -> None:
     )
     parser.describe(
         "ID [-n N] [--attempt N]",
-        "What the command of a job has written, to its output and its errors. Into a pipe\n"
-        "or a file it goes byte for byte; on a terminal, what could harm it is shown instead.",
+        "What the command of a job has written, to its output and its errors. Into a\n"
+        "pipe or a file it goes byte for byte; what could harm a terminal is shown there\n"
+        "instead of obeyed.",
         """
 sloth log 5
 sloth log 5 -n 20

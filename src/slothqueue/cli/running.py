@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from ..client import Sloth
     from ..handles import Job
 
+GOODBYE = 2.0
+
 
 def run_options(parser: Parser) -> None:
     job_options(parser)
     parser.describe(
         USAGE,
-        "As `sloth add` and `sloth follow` together. Ends with the exit code of the command,\n"
-        "128 + n if signal n ended it, 124 after its timeout. If no worker is there for its\n"
-        "queue, it does the work itself, in the order of the queue. Ctrl-C leaves the job\n"
-        "alone and tells how to find it.",
+        "As `sloth add` and `sloth follow` together. Ends with the exit code of the\n"
+        "command, 128 + n if signal n ended it, 124 after its timeout. If no worker is\n"
+        "there for its queue, it does the work itself, in the order of the queue. Ctrl-C\n"
+        "leaves the job alone and tells how to find it.",
         """
 sloth run -- make all
 sloth run --retries 0 -- ./deploy.sh
@@ -51,11 +53,12 @@ def run_command(session: Session, options: Any) -> int:
         return _leave(session, job, helper, INTERRUPTED)
     except BrokenPipeError:
         return _leave(session, job, helper, PIPE_CLOSED)
-    if helper is not None:
-        helper.finish()
     if session.json:
         session.tell(facts.job_facts(job))
-    return facts.exit_code(job)
+    code = facts.exit_code(job)
+    if helper is not None:
+        helper.finish(code)
+    return code
 
 
 def _say_if_later(session: Session, job: Job) -> None:
@@ -115,8 +118,7 @@ def _whereabouts(session: Session, job: Job) -> str:
     if job.state == "queued":
         needs = (
             f"; {session.command('worker')} runs it"
-            _say_if_later(session, job)
-        if facts.nobody_serves(session.store(), job.queue)
+            if facts.nobody_serves(session.store(), job.queue)
             else ""
         )
         return f"job {job.id} stays in its queue{needs}; {follow} shows its output"
@@ -142,9 +144,13 @@ class Helper:
             self.error = error
             self._bell.ring()
 
-    def finish(self) -> None:
-        """The job has ended: let the worker say goodbye."""
-        self._thread.join(30)
+    def finish(self, code: int) -> None:
+        """The job has ended. Let the worker say goodbye, unless it has work that is not ours."""
+        self._worker.stop()
+        self._thread.join(GOODBYE)
+        if self._thread.is_alive():  # another worker took our job, and this one has another's
+            sys.stdout.flush()
+            os._exit(code)
 
 
 def _work(session: Session, job: Job) -> Helper:

@@ -20,9 +20,9 @@ def wait_options(parser: Parser) -> None:
     )
     parser.describe(
         "ID...",
-        "Prints a line for each job that has ended, and ends with the worst of their exit\n"
-        "codes: that of a command, 128 + n for a signal, 124 for its timeout, else 1 for a\n"
-        "job that failed or was cancelled.",
+        "Prints a line for each job that has ended, and ends with the worst of their\n"
+        "exit codes: that of a command, 128 + n for a signal, 124 for its timeout, else 1\n"
+        "for a job that failed or was cancelled.",
         """
 sloth wait 5 6 7
 sloth wait $(sloth add -- make test) && echo fine

@@ -65,13 +65,14 @@ def worker_options(parser: Parser) -> None:
     parser.flag("--until-idle", help="end when nothing is due any more")
     parser.describe(
         USAGE,
-        "Runs the commands in the queues, and with --app the functions of a program. A line\n"
-        "tells of each start and each end. Ctrl-C or SIGTERM: it starts nothing new, lets\n"
-        "running jobs end for the grace, and gives back the rest. A second one hurries.",
+        "Runs the commands in the queues, and with --app the functions of a program. A\n"
+        "line tells of each start and each end. Ctrl-C or SIGTERM: it starts nothing new,\n"
+        "lets running jobs end for the grace, and gives back the rest. A second one\n"
+        "hurries.",
         """
 sloth worker
 sloth worker -j 8 -q media -q default
-sloth worker --app shop.jobs:sloth      # from shop/jobs.py: sloth = Sloth(...)
+sloth worker --app shop.jobs:sloth     # from shop/jobs.py: sloth = Sloth(...)
 sloth worker --until-idle
 """,
     )

@@ -71,7 +71,7 @@ class Gauge:
     much larger than those before are noticed by the growth of the file.
     """
 
-    def __init__(self, log: str, page: int) -> None:
+    def __init__(self, log: str, page: int = 4096) -> None:
         self._log, self._page = log, page
         self._guess, self._weight = 0.0, 1.0
         self._frames = self._bytes = self._commits = 0

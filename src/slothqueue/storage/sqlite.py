@@ -92,7 +92,7 @@ class SqliteStore:
         self._readers: list[sqlite3.Connection] = []
         self._reading = 0
         self.commits = 0
-        self._gauge = Gauge(self.path + "-wal", opening.PAGE_SIZE)
+        self._gauge = Gauge(self.path + "-wal")
         self._flusher = Flusher(self.path + "-wal")
         self._checked = False
         self._crossing: str | None = None
