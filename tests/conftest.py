@@ -1,4 +1,4 @@
-"""What every test may ask for: a clock, an engine, a store, and as many handles on it as it likes."""
+"""What a test may ask for: a clock, an engine, a store, as many handles on it as it likes."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ class Aside:
     """A call that runs in a thread of its own, with its outcome."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        self._call, self._outcome = call, ("running", None)
+        self._call, self._value = call, None
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._outcome = ("value", self._call())
+            self._value = self._call()
         except BaseException as error:
-            self._outcome = ("error", error)
+            self._error = error
 
     def over(self, within: float = 0.0) -> bool:
         """Whether it has come to its end, looking for that long."""
@@ -77,10 +78,9 @@ class Aside:
         """What the call returned; raises what it raised."""
         if not self.over(within):
             raise AssertionError(f"the call is still running after {within:g} s")
-        kind, outcome = self._outcome
-        if kind == "error":
-            raise outcome
-        return outcome
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from slothqueue import Event, JobNotFound, Lease, ManualClock, Sloth
 
 from .telling import story
 
-START = dt.datetime(2025, 1, 1, tzinfo=dt.timezone.utc)
+START = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
 
 
 def take(sloth: Sloth) -> Lease:
@@ -131,4 +131,4 @@ def test_moments_are_aware_and_in_utc(sloth: Sloth, clock: ManualClock):
     done = job.refresh()
     for moment in (done.created_at, done.run_at, done.started_at, done.finished_at):
         assert moment == START + dt.timedelta(milliseconds=123)
-        assert moment.tzinfo is dt.timezone.utc
+        assert moment.tzinfo is dt.UTC

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,11 @@ from slothqueue import Job, JobFailed, JobNotFound, LeaseLost, ManualClock, NotS
 
 from .telling import every_job, seconds_until_due, story
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 START = dt.datetime(2025, 1, 1, tzinfo=UTC)
 
 
-# ---- enqueue ------------------------------------------------------------------------------------
+# ---- enqueue --------------------------------------------------------------------------------
 
 
 def test_an_enqueued_job_is_there_for_every_handle(open_sloth: Callable[..., Sloth]):
@@ -82,7 +83,7 @@ def test_an_id_is_never_given_twice(open_sloth: Callable[..., Sloth]):
     assert ids == sorted(ids)
 
 
-# ---- bad input ------------------------------------------------------------------------------------
+# ---- bad input ------------------------------------------------------------------------------
 
 NAIVE = dt.datetime(2030, 1, 1)
 
@@ -92,7 +93,8 @@ class Odd:
 
 
 @pytest.mark.parametrize(
-    "payload", [float("nan"), float("inf"), b"x", {1}, Odd(), {1: 2}, {"a": [float("-inf")]}, "\ud800"]
+    "payload",
+    [float("nan"), float("inf"), b"x", {1}, Odd(), {1: 2}, {"a": [float("-inf")]}, "\ud800"],
 )
 def test_what_is_not_json_is_refused_and_nothing_is_written(sloth: Sloth, payload: object):
     queue = sloth.queue()
@@ -137,10 +139,13 @@ def test_what_is_not_json_is_refused_and_nothing_is_written(sloth: Sloth, payloa
     ids=repr,
 )
 def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
-    sloth: Sloth, options: dict[str, object]
+    sloth: Sloth, options: dict[str, Any]
 ):
     queue = sloth.queue()
-    for call in (lambda: queue.enqueue(1, **options), lambda: queue.enqueue_many([1, 2], **options)):  # type: ignore[arg-type]
+    for call in (
+        lambda: queue.enqueue(1, **options),
+        lambda: queue.enqueue_many([1, 2], **options),
+    ):
         with pytest.raises(ValueError, match=next(iter(options))):
             call()
     assert every_job(sloth) == []
@@ -182,7 +187,7 @@ def test_a_lease_survives_a_result_that_is_not_json(sloth: Sloth):
     assert job.result() == {"x": 1}
 
 
-# ---- options that look like nothing (scenario 45) -------------------------------------------------
+# ---- options that look like nothing (scenario 45) -------------------------------------------
 
 
 def test_zero_means_zero(sloth: Sloth, clock: ManualClock):
@@ -214,7 +219,7 @@ def test_a_result_that_looks_like_nothing_is_a_result(sloth: Sloth, result: obje
     assert type(job.result()) is type(result)
 
 
-# ---- the order of starting ------------------------------------------------------------------------
+# ---- the order of starting ------------------------------------------------------------------
 
 
 def test_jobs_start_by_priority_then_by_due_moment_then_by_id(sloth: Sloth, clock: ManualClock):
@@ -240,8 +245,9 @@ def test_jobs_start_by_priority_then_by_due_moment_then_by_id(sloth: Sloth, cloc
     ]
     assert [job.payload for job in sloth.jobs()] == expected
     assert [lease.payload for lease in queue.claim_many(3)] == expected[:3]
-    rest = iter(queue.claim, None)
-    assert [lease.payload for lease in rest if lease] == expected[3:]
+    rest = [queue.claim_many(1)[0].payload for _ in expected[3:]]
+    assert rest == expected[3:]
+    assert queue.claim() is None
 
 
 def test_a_job_that_was_given_back_keeps_its_place(sloth: Sloth, clock: ManualClock):
@@ -290,7 +296,7 @@ def test_a_delay_far_longer_than_the_lease_runs_once(
     assert len(claimed) == 1
 
 
-# ---- the ends of an attempt -----------------------------------------------------------------------
+# ---- the ends of an attempt -----------------------------------------------------------------
 
 
 def test_a_completed_job_is_done_with_its_result_and_message(sloth: Sloth, clock: ManualClock):
@@ -419,7 +425,7 @@ def test_a_job_that_is_given_back_spends_no_attempt(sloth: Sloth, clock: ManualC
             lease.release()
         assert (job.refresh().state, job.refresh().attempts) == ("queued", 0)
     assert fences == sorted(set(fences))
-    assert story(job)[1:3] == [("claimed", 1, None), (f"{call}d".replace("eed", "ed"), 1, None)]
+    assert story(job)[1:3] == [("claimed", 1, None), (f"{call}d", 1, None)]
     lease = sloth.queue().claim()
     assert lease is not None
     lease.complete()
@@ -437,14 +443,15 @@ def test_a_job_that_is_given_back_spends_no_attempt(sloth: Sloth, clock: ManualC
         lambda lease: lease.release(),
         lambda lease: lease.heartbeat(),
     ],
-    ids="complete fail retry discard snooze release heartbeat".split(),
+    ids=["complete", "fail", "retry", "discard", "snooze", "release", "heartbeat"],
 )
 @pytest.mark.parametrize("first", ["complete", "fail", "snooze", "discard", "release"])
 def test_an_attempt_ends_once(sloth: Sloth, first: str, again: Callable[..., None]):
     job = sloth.queue().enqueue(1)
     lease = sloth.queue().claim()
     assert lease is not None
-    getattr(lease, first)(*{"fail": ["x"], "snooze": [60], "discard": ["x"]}.get(first, []))
+    words: dict[str, list[Any]] = {"fail": ["x"], "snooze": [60], "discard": ["x"]}
+    getattr(lease, first)(*words.get(first, []))
     before: tuple[Job, object] = (job.refresh(), story(job))
     with pytest.raises(LeaseLost, match=f"job {job.id}"):
         again(lease)

@@ -107,7 +107,7 @@ def test_a_heartbeat_moves_the_end_out_by_the_whole_length(
         lambda lease: lease.release(),
         lambda lease: lease.heartbeat(),
     ],
-    ids="complete fail retry discard snooze release heartbeat".split(),
+    ids=["complete", "fail", "retry", "discard", "snooze", "release", "heartbeat"],
 )
 def test_a_lease_that_was_lost_changes_nothing(
     open_sloth: OpenSloth, clock: ManualClock, call: Callable[[Lease], None]
@@ -130,9 +130,7 @@ def test_a_lease_that_was_lost_changes_nothing(
     assert job.result() == "in time"
 
 
-def test_a_job_has_one_end_however_its_two_holders_hurry(
-    open_sloth: OpenSloth, clock: ManualClock
-):
+def test_a_job_has_one_end_however_its_two_holders_hurry(open_sloth: OpenSloth, clock: ManualClock):
     one, other = open_sloth(), open_sloth()  # scenario 2
     job = one.queue("q", lease="30s").enqueue(1)
     stale = take(one)
@@ -195,7 +193,10 @@ def test_silence_and_failure_share_one_budget(open_sloth: OpenSloth, clock: Manu
     clock.advance(60.001)
     assert one.queue("q").claim() is None
     assert (job.refresh().state, job.refresh().attempts) == ("failed", 3)
-    assert story(job)[-2:] == [("reclaimed", 3, "silent"), ("failed", 3, "all 3 attempts are spent")]
+    assert story(job)[-2:] == [
+        ("reclaimed", 3, "silent"),
+        ("failed", 3, "all 3 attempts are spent"),
+    ]
     with pytest.raises(JobFailed, match="heartbeat"):
         job.result()
     with pytest.raises(LeaseLost):

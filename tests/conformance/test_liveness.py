@@ -13,7 +13,7 @@ from .telling import HOUR, kinds, reasons, seconds_until_due, story
 
 OpenSloth = Callable[..., Sloth]
 DAY = 24 * HOUR
-START = dt.datetime(2025, 1, 1, tzinfo=dt.timezone.utc)
+START = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
 
 
 def take(sloth: Sloth) -> Lease:
@@ -22,7 +22,7 @@ def take(sloth: Sloth) -> Lease:
     return lease
 
 
-# ---- leases ---------------------------------------------------------------------------------------
+# ---- leases ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,7 @@ def test_after_a_restart_every_running_job_is_issued_again(
     fresh.complete()
 
 
-def test_a_lease_given_after_a_restart_counts_from_there(
-    open_sloth: OpenSloth, clock: ManualClock
-):
+def test_a_lease_given_after_a_restart_counts_from_there(open_sloth: OpenSloth, clock: ManualClock):
     one, other = open_sloth(), open_sloth()
     clock.advance(30 * DAY)
     one.queue("q").enqueue(1)
@@ -145,7 +143,7 @@ def test_a_lease_given_after_a_restart_counts_from_there(
     assert take(other).attempt == 3
 
 
-# ---- the true reason ------------------------------------------------------------------------------
+# ---- the true reason ------------------------------------------------------------------------
 
 
 def test_a_restart_is_looked_at_before_death_and_death_before_silence(
@@ -191,7 +189,7 @@ def test_only_the_attempts_of_the_dead_are_taken(open_sloth: OpenSloth, clock: M
     assert living.queue("q").complete_many([mine, last]) == [mine, last]
 
 
-# ---- delays and moments (scenario 30) -------------------------------------------------------------
+# ---- delays and moments (scenario 30) -------------------------------------------------------
 
 
 def test_a_suspended_machine_finds_its_due_jobs_when_it_wakes(

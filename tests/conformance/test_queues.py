@@ -30,7 +30,7 @@ def test_the_last_who_asks_for_options_wins_and_it_is_recorded(
     assert one.queue("q").options == Policy(max_attempts=2, lease=90_000)
     one.queue("q", lease=None)
     assert other.queue("q").options == Policy(max_attempts=2, lease=None)
-    told = one.store.read(lambda tx: one.store.names.queue_changes(tx, 1))  # type: ignore[attr-defined]
+    told = one.store.read(lambda tx: one.store.names.queue_changes(tx, 1))
     assert [detail for _, detail in told] == ["max_attempts: 9 -> 2", "lease: 90000 -> None"]
 
 
@@ -38,7 +38,7 @@ def test_asking_again_with_the_same_options_records_nothing(open_sloth: OpenSlot
     one, other = open_sloth(), open_sloth()
     for sloth in (one, other, one):
         sloth.queue("q", max_attempts=9, backoff=2)
-    assert one.store.read(lambda tx: one.store.names.queue_changes(tx, 1)) == []  # type: ignore[attr-defined]
+    assert one.store.read(lambda tx: one.store.names.queue_changes(tx, 1)) == []
 
 
 def test_new_options_are_for_the_jobs_that_are_there_already(open_sloth: OpenSloth):
@@ -85,9 +85,9 @@ def test_options_survive_the_handle_that_set_them(open_sloth: OpenSloth):
 )
 def test_an_option_that_makes_no_sense_changes_nothing(sloth: Sloth, options: dict[str, object]):
     before = sloth.queue("q", lease=7, max_attempts=3).options
-    with pytest.raises(ValueError, match="lease|max_attempts|backoff"):
+    with pytest.raises(ValueError, match=r"lease|max_attempts|backoff"):
         sloth.queue("q", **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="lease|max_attempts|backoff"):
+    with pytest.raises(ValueError, match=r"lease|max_attempts|backoff"):
         sloth.queue("fresh", **options)  # type: ignore[arg-type]
     assert sloth.queue("q").options == before
 
@@ -100,7 +100,9 @@ def test_a_name_that_nobody_can_type_is_refused(sloth: Sloth, name: str):
         tx.queue(name)
 
 
-@pytest.mark.parametrize("name", ["'; drop table x", "ä ö", "%", "a" * 200, "default ", "\U0001f9a5"])
+@pytest.mark.parametrize(
+    "name", ["'; drop table x", "ä ö", "%", "a" * 200, "default ", "\U0001f9a5"]
+)
 def test_any_name_that_can_be_typed_is_a_name(sloth: Sloth, name: str):
     job = sloth.queue(name).enqueue(1)
     assert job.refresh().queue == name

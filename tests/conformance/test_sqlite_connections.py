@@ -44,6 +44,8 @@ LEVELS = pytest.mark.parametrize("level", ["", "DEFERRED", "IMMEDIATE", "EXCLUSI
 @LEVELS
 def test_the_users_commit_decides(sloth: Sloth, connect: Connect, level: str):
     connection = connect(level)
+    sloth.queue("old")
+    assert sloth.jobs() == []
     connection.execute("create table orders (id integer)")
     connection.execute("insert into orders values (42)")
     job = sloth.within(connection).queue("new").enqueue({"order": 42}, delay=5)

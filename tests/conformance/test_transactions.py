@@ -94,7 +94,16 @@ def test_a_job_that_was_refused_does_not_spoil_the_transaction(sloth: Sloth):
         lambda sloth, lease: lease.heartbeat(),
         lambda sloth, lease: sloth.transaction().__enter__(),
     ],
-    ids="enqueue enqueue_many first_use options claim complete heartbeat transaction".split(),
+    ids=[
+        "enqueue",
+        "enqueue_many",
+        "first_use",
+        "options",
+        "claim",
+        "complete",
+        "heartbeat",
+        "transaction",
+    ],
 )
 def test_a_plain_call_inside_is_refused_and_does_not_block_itself(
     sloth: Sloth, call: Callable[..., object]
@@ -135,7 +144,7 @@ def test_a_lease_is_completed_together_with_its_effect(
 
 
 def test_a_mistake_in_a_statement_of_the_users_own_is_told_as_the_engine_told_it(sloth: Sloth):
-    with pytest.raises(Exception, match="(?i)unique") as told, sloth.transaction() as tx:
+    with pytest.raises(Exception, match=r"(?i)unique") as told, sloth.transaction() as tx:
         tx.execute("create table t (id integer unique)")
         tx.queue("q").enqueue(1)
         tx.execute("insert into t values (1), (1)")
@@ -211,7 +220,11 @@ def test_a_task_is_enqueued_within_a_transaction(sloth: Sloth, clock: ManualCloc
         job = thumb.using(priority=2).within(tx).enqueue("a.png", width=3)
         with pytest.raises(WrongState, match="tx"):
             thumb.enqueue("b.png")
-    assert (job.refresh().queue, job.refresh().priority, job.refresh().max_attempts) == ("media", 2, 2)
+    assert (job.refresh().queue, job.refresh().priority, job.refresh().max_attempts) == (
+        "media",
+        2,
+        2,
+    )
     sloth.worker(pool="thread").run_until_idle()
     assert job.result() == "a.png 3"
     assert len(every_job(sloth)) == 1

@@ -39,6 +39,23 @@ def test_one_batch_wakes_all_who_wait_for_it(open_sloth: OpenSloth, aside: Aside
     assert sorted(w.value(within=SOON) for w in waiters) == [job.id for job in jobs]
 
 
+def test_one_batch_is_one_wake_up_and_what_wakes_nobody_is_none(sloth: Sloth):
+    bell = sloth.store.bell
+    sloth.queue("q").enqueue("the queue is there")
+
+    def rings(call: Callable[[], object]) -> int:
+        before = bell.mark()
+        call()
+        return bell.mark() - before
+
+    assert rings(lambda: sloth.queue("q").enqueue(1)) == 1
+    assert rings(lambda: sloth.queue("q").enqueue_many(list(range(100)))) == 1
+    leases: list[Any] = []
+    assert rings(lambda: leases.extend(sloth.queue("q").claim_many(50))) == 0
+    assert rings(leases[0].heartbeat) == 0
+    assert rings(lambda: sloth.queue("q").complete_many(leases)) == 1
+
+
 def test_a_wait_comes_to_its_end_by_its_own_clock(
     sloth: Sloth, clock: ManualClock, aside: Aside, pass_time: Callable[..., None]
 ):
@@ -68,9 +85,7 @@ def test_a_time_to_wait_that_makes_no_sense_is_refused(sloth: Sloth, timeout: ob
     assert job.refresh().state == "queued"
 
 
-def test_sleep_of_the_machine_is_not_time_to_wait(
-    sloth: Sloth, clock: ManualClock, aside: Aside
-):
+def test_sleep_of_the_machine_is_not_time_to_wait(sloth: Sloth, clock: ManualClock, aside: Aside):
     waiter = aside(lambda: sloth.queue("q").wait(timeout="30s"))
     for _ in range(50):
         clock.suspend(3600)

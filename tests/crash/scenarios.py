@@ -1,4 +1,4 @@
-"""Short programs that are killed before, or after, each of their statements; and what must hold then.
+"""Short programs that are killed at each of their statements; and what must hold then.
 
     python -m tests.crash.scenarios NAME (before|after) STEP FOLDER
 
@@ -80,7 +80,7 @@ def enqueue_with_rows(stage: Stage) -> None:
         stage.tell("enqueued", job.id)
 
 
-# ---- claim and end --------------------------------------------------------------------------------
+# ---- claim and end ------------------------------------------------------------------------------
 
 
 @scenario(prepare=three_jobs)
@@ -155,7 +155,7 @@ def give_back(stage: Stage) -> None:
     stage.tell("failed", three.id)
 
 
-# ---- reclaim and promote --------------------------------------------------------------------------
+# ---- reclaim and promote ------------------------------------------------------------------------
 
 
 def claim_them(stage: Stage) -> list[Any]:
@@ -244,9 +244,7 @@ def by_the_clock_that_was_set_back(stage: Stage) -> None:
     finish(stage.sloth, stage.clock)
 
 
-@scenario(
-    prepare=jobs_in_an_hour, rest=by_the_clock_that_was_set_back, look=delays_have_not_grown
-)
+@scenario(prepare=jobs_in_an_hour, rest=by_the_clock_that_was_set_back, look=delays_have_not_grown)
 def set_the_clock_back(stage: Stage) -> None:
     stage.sloth.stats()
     stage.clock.step_wall(-12 * HOUR)
@@ -254,7 +252,7 @@ def set_the_clock_back(stage: Stage) -> None:
     assert stage.sloth.queue("mail").claim() is None
 
 
-# ---- the store itself -----------------------------------------------------------------------------
+# ---- the store itself ---------------------------------------------------------------------------
 
 
 def options_are_whole(stage: Stage) -> None:
@@ -325,7 +323,7 @@ def checkpoint(stage: Stage) -> None:
     stage.tell("done", lease.id)
 
 
-# ---- workers --------------------------------------------------------------------------------------
+# ---- workers ------------------------------------------------------------------------------------
 
 
 def note_down(stage: Stage) -> None:

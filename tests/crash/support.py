@@ -1,4 +1,4 @@
-"""Means of the crash tests: waiting with a deadline, clocks that are ahead, what must hold of a store."""
+"""Means of the crash tests: deadlines, clocks that are ahead, what must hold of a store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def finish(sloth: Sloth, clock: Ahead, queues: tuple[str, ...] = ("mail",)) -> N
     raise AssertionError(f"jobs are left after all the time there is: {counts}")
 
 
-# ---- what must hold -------------------------------------------------------------------------------
+# ---- what must hold -----------------------------------------------------------------------------
 
 
 def rows(path: Any, sql: str, *parameters: Any) -> list[Any]:
@@ -127,20 +128,22 @@ def check_file(path: Any) -> None:
     """The file is sound, and every job is in exactly one place."""
     assert rows(path, "pragma integrity_check") == [("ok",)]
     waiting = "select id from _sloth_ready union all select id from _sloth_sched"
-    places = Counter(row[0] for row in rows(path, waiting + " union all select id from _sloth_running"))
+    places = Counter(
+        row[0] for row in rows(path, waiting + " union all select id from _sloth_running")
+    )
     assert set(places.values()) <= {1}, f"jobs in two places: {places}"
     live = {row[0] for row in rows(path, "select id from _sloth_job where state < 2")}
     assert live == set(places), f"in the wrong place: {live ^ set(places)}"
 
 
 def check_history(job: Any) -> None:
-    """Every event may follow the one before, the last agrees with the state, attempts are counted."""
+    """Each event may follow the one before, the last fits the state, attempts are counted."""
     events = job.events()
     kinds = [event.kind for event in events]
     told = f"job {job.id} is {job.state} after {kinds}"
     assert [event.n for event in events] == list(range(1, len(events) + 1)), told
     assert kinds[0] == "enqueued", told
-    for before, kind in zip(kinds, kinds[1:]):
+    for before, kind in pairwise(kinds):
         assert before in _AFTER[kind], told
     assert kinds[-1] in _LAST[job.state], told
     given_back = kinds.count("snoozed") + kinds.count("released")
@@ -155,7 +158,7 @@ def check_effects(path: Any, jobs: dict[int, Any]) -> None:
     assert set(found) == done, f"done without effect, or the reverse: {set(found) ^ done}"
 
 
-# ---- processes ------------------------------------------------------------------------------------
+# ---- processes ----------------------------------------------------------------------------------
 
 
 def marked(mark: str) -> list[int]:

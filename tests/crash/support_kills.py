@@ -9,6 +9,7 @@ has a connection. Killing a process loses nothing that it has written, so nothin
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -34,19 +35,19 @@ class Fuse:
     """Kills its own process at the n-th step that it sees once it is armed."""
 
     def __init__(self, when: str, n: int) -> None:
-        self.when, self.left, self.armed, self.seen = when, n, False, 0
+        self.when, self.last, self.armed, self.seen = when, n, False, 0
+        self._numbers = itertools.count(1)  # threads take their numbers from it one at a time
 
     def step(self, action: Callable[..., Any], *args: Any) -> Any:
         if not self.armed:
             return action(*args)
-        self.seen += 1
-        self.left -= 1
-        if self.when == "before" and self.left == 0:
+        number = self.seen = next(self._numbers)
+        if self.when == "before" and number == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
         try:
             return action(*args)
         finally:  # a statement that failed was one, too
-            if self.when == "after" and self.left == 0:
+            if self.when == "after" and number == self.last:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def install(self) -> None:
@@ -67,9 +68,10 @@ class Fuse:
             def commit(self) -> None:
                 fuse.step(super().commit)
 
-        sqlite3.connect = functools.partial(sqlite3.connect, factory=Connection)
+        connect = functools.partial(sqlite3.connect, factory=Connection)
+        sqlite3.connect = connect  # type: ignore[assignment]
         flush, unlink = os.fdatasync, os.unlink
-        os.fdatasync = lambda file: fuse.step(flush, file)
+        os.fdatasync = lambda fd: fuse.step(flush, fd)
         os.unlink = lambda path, **options: fuse.step(functools.partial(unlink, **options), path)
 
 
@@ -115,7 +117,7 @@ class Scenario(NamedTuple):
     """How the rest is done, if not by hand."""
     dies: bool = False
     """Whether the preparing process is killed as it stands."""
-    stays: Program | None = None
+    stays: Callable[[Any], None] | None = None
     """What the preparing process, which lives on meanwhile, does at the very end."""
     effects: bool = True
 
@@ -216,7 +218,7 @@ def act(one: Scenario, folder: Path, fuse: Fuse) -> int:
 
 
 def look(one: Scenario, folder: Path) -> None:
-    """The dead are not in the way, a healthy program does the rest, and everything is as it must be."""
+    """The dead are in nobody's way, a healthy program does the rest, and all is as it must be."""
     stage = Stage(folder, Ahead(one.ahead))
     if os.path.exists(stage.path):
         writer_gets_in(stage.path)
@@ -249,11 +251,12 @@ def run_once(one: Scenario, folder: Path, when: str, n: int) -> int | None:
     finally:
         if one.stays is not None:
             preparation.end()
-    return seen  # type: ignore[no-any-return]
+    return seen
 
 
 def main(name: str, when: str, step: int, folder: Path) -> None:
-    one, points, seen, failures = SCENARIOS[name], 0, None, []
+    one, points, seen = SCENARIOS[name], 0, None
+    failures: list[str] = []
     n = 1
     while seen is None and n < 5_000 and len(failures) < 3:
         place = folder / f"{when}-{n}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import subprocess
@@ -19,12 +20,14 @@ NOBODY = 65534
 
 def attempt(path: str, verb: str) -> None:
     """Try one thing as a user without rights; print what came of it."""
+    codecs.lookup("ascii")  # what is imported later may be out of reach then
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     sloth = Sloth(path, busy_timeout=1)
-    verbs = {"open": sloth.stats, "write": lambda: sloth.queue("mail").enqueue(1).id}
+    mail = sloth.queue("mail")
+    verbs = {"open": sloth.stats, "write": lambda: mail.enqueue(1).id, "claim": mail.claim}
     try:
         print(json.dumps(["fine", str(verbs[verb]())]))
     except SlothError as error:
@@ -35,9 +38,7 @@ class SmallDisk:
     """A file system of a megabyte or two, in a mount namespace of our own, with a ballast on it."""
 
     def __init__(self, folder: str) -> None:
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True
-        )
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=True)
         self.path, self.ballast = folder + "/work.db", Path(folder, "ballast")
         self.sloth = Sloth(self.path)
         self.sloth.queue("mail").enqueue("first")

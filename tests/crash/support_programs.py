@@ -1,4 +1,4 @@
-"""Programs that tests start as processes of their own: `python -m tests.crash.support_programs VERB ...`"""
+"""Programs that tests start as processes: `python -m tests.crash.support_programs VERB ...`"""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def register(sloth: Sloth, lease: str | None = None) -> dict[str, Any]:
     }
 
 
-def worker(path: str, pool: str, concurrency: str, grace: str, lease: str = "") -> None:
+def worker(path: str, pool: str, concurrency: str, grace: str, lease: str, patience: str) -> None:
     """A worker until it is told to stop."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    with Sloth(path) as sloth:
+    with Sloth(path, busy_timeout=float(patience)) as sloth:
         register(sloth, lease or None)
         sloth.worker(concurrency=int(concurrency), pool=pool, grace=float(grace)).run()
 

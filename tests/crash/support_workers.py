@@ -13,7 +13,7 @@ from typing import Any
 
 from slothqueue import Sloth
 
-from .support import DEADLINE, MARK, ROOT, end, is_alive, marked, rows, until, zombies
+from .support import DEADLINE, MARK, ROOT, audit, end, is_alive, marked, rows, until, zombies
 from .support_programs import QUEUE, register
 
 
@@ -29,7 +29,7 @@ class World:
         self.notes, self.gate = str(folder / "notes"), str(folder / "gate")
         self.started: list[subprocess.Popen[Any]] = []
 
-    # ---- processes ----------------------------------------------------------------------------------
+    # ---- processes ------------------------------------------------------------------------------
 
     def program(self, verb: str, *args: Any, **options: Any) -> subprocess.Popen[Any]:
         """One of the programs of `support_programs`."""
@@ -46,12 +46,17 @@ class World:
         return process
 
     def worker(
-        self, pool: str = "process", concurrency: int = 1, grace: float = 10, lease: str = ""
+        self,
+        pool: str = "process",
+        concurrency: int = 1,
+        grace: float = 10,
+        lease: str = "",
+        patience: float = 30,
     ) -> subprocess.Popen[Any]:
+        """A worker; everything that it and its children say goes into one log."""
+        told = (pool, concurrency, grace, lease, patience)
         with open(self.folder / "log", "ab") as log:
-            return self.program(
-                "worker", pool, concurrency, grace, lease, stdout=log, stderr=log
-            )
+            return self.program("worker", *told, stdout=log, stderr=log)
 
     def idle_worker(self, **options: Any) -> subprocess.Popen[Any]:
         """A worker that has introduced itself and waits."""
@@ -67,7 +72,7 @@ class World:
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
-    # ---- jobs ---------------------------------------------------------------------------------------
+    # ---- jobs -----------------------------------------------------------------------------------
 
     def held_up(self, task: str = "wait_for", n: int = 1) -> Any:
         """Enqueue a call that goes on until the gate is opened."""
@@ -105,11 +110,6 @@ class World:
         """The job, once it has ended."""
         return until(lambda: (now := job.refresh()).ended and now, "the job ends", seconds)
 
-    def holder(self, job: Any) -> int:
-        """The pid of the process that holds the job."""
-        sql = "select pid from _sloth_holder where id = (select holder from _sloth_running where id = ?)"
-        return int(until(lambda: rows(self.path, sql, job.id), "somebody holds it")[0][0])
-
     def held_by(self, job: Any, kind: str) -> int:
         """The pid of the child or shim that holds the job, once it does."""
         sql = """select h.pid from _sloth_holder h join _sloth_running r on r.holder = h.id
@@ -119,7 +119,7 @@ class World:
     def events(self, job: Any, kind: str) -> list[Any]:
         return [event for event in job.events() if event.kind == kind]
 
-    # ---- the end ------------------------------------------------------------------------------------
+    # ---- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop everybody; nobody may be left, dead or alive."""
@@ -136,6 +136,7 @@ class World:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+        audit(self.sloth)
         self.sloth.close()
         left = self._stragglers()
         end(left)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .support import EFFECTS, audit, check_effects, is_alive, marked, rows, until
+from .support import EFFECTS, audit, check_effects, check_history, is_alive, marked, rows, until
 from .support_programs import QUEUE
 from .support_workers import World
 
@@ -38,15 +40,17 @@ def settled(world: World, job: Any, state: str = "done") -> Any:
     found = world.ended(job)
     told = [f"{event.kind} {event.reason or ''}" for event in found.events()]
     assert found.state == state, (found.error, told, world.log[-4000:])
-    audit(world.sloth)
+    check_history(found)
     return found
 
 
-# ---- killed ---------------------------------------------------------------------------------------
+# ---- killed -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task, pool", [("wait_for", "process"), ("wait_for", "thread"),
-                                        ("wait_for_on_the_loop", "process")])
+@pytest.mark.parametrize(
+    "task, pool",
+    [("wait_for", "process"), ("wait_for", "thread"), ("wait_for_on_the_loop", "process")],
+)
 def test_a_function_of_a_killed_worker_runs_again(world: World, task: str, pool: str):
     first = world.worker(pool=pool)
     job = world.held_up(task)
@@ -88,12 +92,16 @@ def test_a_function_that_kills_its_own_process_fails_with_the_signal(world: Worl
     settled(world, after)
 
 
+def has_come_to_an_end(process: subprocess.Popen[Any], job: Any) -> bool:
+    return process.poll() is not None or job.refresh().ended
+
+
 def test_a_function_that_always_kills_its_worker_does_not_go_round_for_ever(world: World):
     job = world.tasks["kill_my_worker"].using(max_attempts=3).enqueue(world.notes, 1)
     others = [world.tasks["note"].enqueue(world.notes, n) for n in range(10, 20)]
     while not job.refresh().ended:  # an init that starts workers again
         process = world.worker(concurrency=2)
-        until(lambda: process.poll() is not None or job.refresh().ended, "it is killed or done")
+        until(partial(has_come_to_an_end, process, job), "it is killed, or all is over")
     found = settled(world, job, "failed")
     assert world.noted()[1] == 3
     assert [event.reason for event in world.events(found, "reclaimed")] == ["gone"] * 3
@@ -129,7 +137,6 @@ def test_a_hundred_jobs_survive_workers_that_are_killed_at_random(world: World):
     assert set(world.noted()) >= set(range(1, 101))
     again = {n for n in range(61, 101) if world.noted()[n] != 1}
     assert not again, f"a command needs no second run when only workers die: {again}"
-    audit(world.sloth)
 
 
 def several(world: World, processes: int, jobs: int) -> None:
@@ -173,27 +180,28 @@ def test_nothing_that_a_killed_worker_leaves_stops_the_next(world: World):
 
 
 def test_an_idle_worker_takes_over_at_once_when_another_is_killed(world: World):
-    took = []
+    took, taken = [], []
     for n in range(1, 6):
         first = world.idle_worker()
         job = world.held_up(n=n)
         world.held_by(job, "child")
         world.wait_note(n)
         second = world.idle_worker()
-        began = time.monotonic()
+        began, killed = time.monotonic(), time.time()
         kill(first)
         world.wait_note(n, times=2)
         took.append(round(1000 * (time.monotonic() - began)))
         world.open_gate()
-        settled(world, job)
+        [event] = world.events(settled(world, job), "reclaimed")
+        taken.append(round(1000 * (event.at.timestamp() - killed)))
         os.unlink(world.gate)
         second.terminate()
         second.wait()
-    print("ms from the kill to the next run:", took)
+    print("ms from the kill to the re-issue, and to the next run:", taken, took)
     assert sorted(took)[2] < 5_000
 
 
-# ---- commands -------------------------------------------------------------------------------------
+# ---- commands -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code, state", [(0, "done"), (3, "failed")])
@@ -253,7 +261,11 @@ def test_a_command_whose_shim_is_killed_is_ended_and_runs_again(world: World, wo
 
 def test_when_everything_is_killed_everything_runs_again(world: World):
     first = world.worker(concurrency=3)
-    jobs = [world.held_up(n=1), world.held_up_command(n=2), world.held_up("wait_for_on_the_loop", 3)]
+    jobs = [
+        world.held_up(n=1),
+        world.held_up_command(n=2),
+        world.held_up("wait_for_on_the_loop", 3),
+    ]
     for n in (1, 2, 3):
         world.wait_note(n)
     for pid in marked(world.mark):
@@ -291,7 +303,7 @@ def below(parent: int) -> list[str]:
     return found
 
 
-# ---- told to stop ---------------------------------------------------------------------------------
+# ---- told to stop -------------------------------------------------------------------------------
 
 
 def in_flight(world: World, what: str) -> Any:
@@ -347,7 +359,7 @@ def test_a_thread_that_does_not_listen_loses_its_job_when_its_worker_goes(world:
     assert settled(world, job).state == "done"
 
 
-# ---- stopped and continued ------------------------------------------------------------------------
+# ---- stopped and continued ----------------------------------------------------------------------
 
 
 def freeze(process: subprocess.Popen[Any]) -> list[int]:
@@ -402,15 +414,68 @@ def test_a_worker_that_was_stopped_keeps_a_lease_without_end(world: World):
     assert world.noted() == {1: 1, -1: 1, 2: 1, -2: 1}
 
 
-# ---- a file that others use -----------------------------------------------------------------------
+def test_a_command_that_ends_while_its_worker_is_stopped_is_settled_by_another(world: World):
+    first = world.idle_worker()
+    job = world.held_up_command(code=3)
+    world.sloth.queue(QUEUE, max_attempts=1)
+    world.held_by(job, "shim")
+    world.wait_note(1)
+    first.send_signal(signal.SIGSTOP)
+    world.idle_worker()
+    world.open_gate()
+    found = settled(world, job, "failed")
+    first.send_signal(signal.SIGCONT)
+    after = [world.tasks["note"].enqueue(world.notes, n) for n in range(10, 20)]
+    for other in after:
+        settled(world, other)
+    assert job.refresh() == found and found.exit_code == 3
+    assert world.noted()[1] == 1
 
 
-def locked_by_a_stranger(world: World, seconds: float) -> None:
-    import sqlite3
+@pytest.mark.parametrize("what", ["stopped", "killed"])
+def test_a_command_runs_on_however_long_its_worker_is_silent(world: World, what: str):
+    """Its holder is the shim, which lives; a queue's lease is about those who must say so."""
+    world.sloth.queue(QUEUE, lease="1s")
+    first = world.idle_worker()
+    job = world.held_up_command()
+    world.held_by(job, "shim")
+    world.wait_note(1)
+    first.send_signal(signal.SIGSTOP if what == "stopped" else signal.SIGKILL)
+    world.idle_worker()
+    time.sleep(3)
+    assert world.noted() == {1: 1}
+    world.open_gate()
+    assert settled(world, job).attempts == 1
+    assert world.noted() == {1: 1, -1: 1}
 
-    world.idle_worker(concurrency=2)
-    world.idle_worker(pool="thread", concurrency=2)
-    before = [world.tasks["nap"].enqueue(world.notes, n, 0.3) for n in range(1, 11)]
+
+def test_a_function_whose_child_dies_while_its_worker_is_stopped_runs_elsewhere(world: World):
+    first = world.idle_worker()
+    job = world.held_up()
+    child = world.held_by(job, "child")
+    world.wait_note(1)
+    first.send_signal(signal.SIGSTOP)
+    world.idle_worker()
+    os.kill(child, signal.SIGKILL)
+    world.wait_note(1, times=2)
+    first.send_signal(signal.SIGCONT)
+    world.open_gate()
+    assert settled(world, job).attempts == 2
+    assert world.noted() == {1: 2, -1: 1}
+    after = [world.held_up(n=n) for n in range(2, 6)]
+    for other in after:
+        settled(world, other)
+
+
+# ---- a file that others use ---------------------------------------------------------------------
+
+
+def locked_by_a_stranger(world: World, seconds: float, patience: float = 30) -> None:
+    world.idle_worker(concurrency=2, patience=patience)
+    world.idle_worker(pool="thread", concurrency=2, patience=patience)
+    jobs = [world.tasks["nap"].enqueue(world.notes, n, 0.3) for n in range(1, 9)]
+    jobs += [world.held_up_command(n) for n in range(9, 17)]
+    world.open_gate()
     world.wait_note(1)
     stranger = sqlite3.connect(world.path, timeout=10, isolation_level=None)
     try:
@@ -419,7 +484,7 @@ def locked_by_a_stranger(world: World, seconds: float) -> None:
         stranger.execute("rollback")
     finally:
         stranger.close()
-    for job in before:
+    for job in jobs:
         assert settled(world, job).attempts == 1
     assert set(world.noted().values()) == {1}
     assert "Traceback" not in world.log
@@ -427,6 +492,11 @@ def locked_by_a_stranger(world: World, seconds: float) -> None:
 
 def test_a_stranger_who_holds_the_write_lock_harms_nothing(world: World):
     locked_by_a_stranger(world, 5)
+
+
+def test_a_worker_outlasts_a_lock_that_is_held_for_longer_than_it_waits(world: World):
+    locked_by_a_stranger(world, 4, patience=0.5)
+    assert "trying again" in world.log
 
 
 @pytest.mark.slow(reason="holds the lock for twenty seconds")

@@ -53,7 +53,7 @@ class Cli:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.db = folder, folder / "work.db"
-        kept = ("PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START")
+        kept = ("PATH", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
         self.env = {name: os.environ[name] for name in kept if name in os.environ}
         self.env |= {
             "SLOTH_DB": str(self.db),

@@ -52,7 +52,7 @@ def test_the_help_of_a_command_has_examples_and_fits(sloth: Cli, command: str):
     assert f"\nexamples:\n  sloth{'' if command == 'status' else ' ' + command}" in text
     assert "--json" in text
     assert "--db" in text
-    assert max(len(line) for line in text.splitlines()) <= 88
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 # ---- add ----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def moment(text: str) -> dt.datetime:
 
 def test_a_job_can_be_added_for_a_moment(sloth: Cli):
     job = sloth.job(sloth.add("--at", "2040-01-31T08:00+01:00", "--", "true"))
-    assert moment(job["run_at"]) == dt.datetime(2040, 1, 31, 7, tzinfo=dt.timezone.utc)
+    assert moment(job["run_at"]) == dt.datetime(2040, 1, 31, 7, tzinfo=dt.UTC)
     here = dt.datetime(2040, 1, 31, 8).astimezone()
     assert moment(sloth.job(sloth.add("--at", "2040-01-31 08:00", "--", "true"))["run_at"]) == here
 
@@ -183,6 +183,18 @@ def test_run_leaves_the_work_to_a_worker_that_is_there(sloth: Cli):
     with sloth.worker() as worker:
         assert sloth("run", "--", "echo", "hi").out == b"hi\n"
         assert sloth.job(1)["worker"].endswith(f":{worker.pid}")
+
+
+def test_run_ends_with_its_job_although_it_has_work_of_others(sloth: Cli):
+    sloth.add("--", "sh", "-c", "touch on; while ! test -e go; do sleep 0.05; done")
+    run = sloth.start("run", "--", "echo", "mine")
+    until((sloth.folder / "on").exists, "it does what comes first")
+    with sloth.worker():
+        out, _ = run.communicate(timeout=30)
+        assert (run.returncode, out) == (0, b"mine\n")
+        (sloth.folder / "go").touch()
+        sloth("wait", "1", "2")
+    assert sloth.job(1)["attempts"] == 1
 
 
 def test_run_goes_through_the_attempts_and_says_so(sloth: Cli):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from slothqueue.cli import main
+
 from .cli_support import Cli
 
 
@@ -59,9 +61,21 @@ def sloth(tmp_path: Path) -> Cli:
         ("status --db=", "--db is empty"),
     ],
 )
-def test_bad_usage_gives_2(sloth: Cli, words: str, said: str):
-    assert said in sloth.refused(*words.split(), code=2)
-    assert not sloth.db.exists()
+def test_bad_usage_gives_2_and_makes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    said: str,
+):
+    monkeypatch.setenv("SLOTH_DB", str(tmp_path / "work.db"))
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("sloth: ")
+    assert err.count("\n") == 1
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_words_that_are_not_utf8_are_refused(sloth: Cli):

@@ -89,6 +89,15 @@ def test_interrupting_run_that_works_itself_leaves_the_command_running(sloth: Cl
     sloth("wait", "1", code=4)
 
 
+def test_interrupting_run_before_the_job_starts_tells_what_runs_it(sloth: Cli):
+    with Terminal(sloth, "run", "--in", "1h", "--", "true", columns=120) as terminal:
+        terminal.read_until("job 1 starts in 1h")
+        terminal.type("\x03")
+        assert terminal.finish() == 130
+        assert "job 1 stays in its queue; sloth worker runs it" in terminal.seen
+    assert sloth.job(1)["state"] == "queued"
+
+
 def test_interrupting_wait_gives_130(sloth: Cli):
     sloth.add("--", "true")
     with Terminal(sloth, "wait", "1") as terminal:

@@ -1,11 +1,11 @@
-"""What the README, the tutorial and the guides show is what happens: every block of them runs.
+"""What the README, the tutorial and the guides show is what happens: every block of theirs runs.
 
 A block is known by its fence:
 
 * ```` ```python title="shop.py" ```` is written to that file;
 * ```` ```python ```` runs in one interpreter per page, block after block;
-* ```` ```console ```` runs in one shell per block, the lines that begin with `$`;
-* ```` ```text ```` right after a python block is what that block prints; elsewhere it is not looked at.
+* ```` ```console ```` runs in a shell, the lines that begin with `$`; what is exported stays so;
+* ```` ```text ```` right after a python block is what that block prints; elsewhere it is only read.
 
 What a block shows must be what it prints. Spaces count as one; `...` stands for anything within a
 line, and on a line of its own for any number of lines.
@@ -28,6 +28,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
     ROOT / "docs" / "tutorial.md",
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
 ]
@@ -69,7 +70,7 @@ def blocks(text: str) -> Iterator[Block]:
         title = _TITLE.search(rest)
         between = text[end : match.start()]
         line = text.count("\n", 0, match.start()) + 1
-        yield Block(language, title and title[1], body, line, not between.strip())  # type: ignore[arg-type]
+        yield Block(language, title and title[1], body, line, not between.strip())
         end = match.end()
 
 
@@ -107,8 +108,9 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._home = folder.parent / "home"
+        self._home, self._aside = folder.parent / "home", folder.parent / "aside"
         self._home.mkdir()
+        self._aside.mkdir()
         self._make_programs(folder.parent / "bin")
         self._interpreter: subprocess.Popen[str] | None = None
 
@@ -159,19 +161,26 @@ class Reader:
 
     def _converse(self, block: Block) -> None:
         asked = dialogue(block.text)
+        outputs = [self._aside / f"{block.line}-{n}" for n in range(len(asked))]
         script = "".join(
-            f"{{ {command.rstrip()}\n}} >out-{n} 2>&1\n" for n, (command, _) in enumerate(asked)
+            f"{{ {command.rstrip()}\n}} >'{output}' 2>&1\n"
+            for (command, _), output in zip(asked, outputs)
         )
-        aside = self.folder.parent / f"console-{block.line}"
-        aside.mkdir()
-        script = script.replace(">out-", f">{aside}/out-")
-        shell = self._start(["sh", "-c", script], stdin=subprocess.DEVNULL)
+        self._run_in_shell(script)
+        for (command, shown), output in zip(asked, outputs):
+            _compare(block.line, command.strip(), shown, output.read_text())
+
+    def _run_in_shell(self, script: str) -> None:
+        """Run a script that begins with what the ones before have exported."""
+        exports = self._aside / "exports"
+        before = f". '{exports}'\n" if exports.exists() else ""
+        shell = self._start(
+            ["sh", "-c", f"{before}{script}export -p >'{exports}'\n"], stdin=subprocess.DEVNULL
+        )
         try:
             shell.wait(PATIENCE)
         finally:
             self._end(shell)
-        for n, (command, shown) in enumerate(asked):
-            _compare(block.line, command.strip(), shown, (aside / f"out-{n}").read_text())
 
     def _start(self, argv: list[str], **more: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(

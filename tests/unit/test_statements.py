@@ -46,7 +46,7 @@ def test_scripts_are_numbered_from_one_without_a_gap():
 
 
 def test_a_script_is_split_at_the_end_of_each_statement_and_not_inside_a_trigger():
-    trigger = "create trigger t after insert on a begin\n    delete from b;\n    delete from c;\nend;\n"
+    trigger = "create trigger t after insert on a begin\n  delete from b;\n  delete from c;\nend;\n"
     text = f"-- a comment\n\ncreate table a (x); -- about a\n{trigger}"
     assert list(migrate.split(text)) == ["create table a (x); -- about a\n", trigger]
 

@@ -8,7 +8,7 @@ import pytest
 
 from slothqueue.timing import LONGEST, as_datetime, back_off, millis, moment, spoken
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 
 
 @pytest.mark.parametrize(
