@@ -149,11 +149,11 @@ class Jobs:
         return left
 
     def _refuse_inside(self, what: str) -> None:
-        """A lease must not be rolled back under whoever works on it, and nobody waits with a lock."""
+        """A lease must not be rolled back under its holder, and nobody waits with a lock."""
         if self.store.bound:
             raise WrongState(
-                f"you cannot {what} inside a transaction: do that before it, by the Sloth itself, and "
-                "settle inside it with complete_many()"
+                f"you cannot {what} inside a transaction: do that before it, by the Sloth itself, "
+                "and settle inside it with complete_many()"
             )
 
     # ---- the end of an attempt ------------------------------------------------------------------

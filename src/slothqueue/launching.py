@@ -14,8 +14,8 @@ from .lanes import Lane
 from .liveness import make_private
 from .models import COMMAND
 from .pool import LoopThread, ThreadSlots, reference
+from .receipts import cookie
 from .running import ChildRun, CommandRun, LoopRun, Run, Slot, ThreadRun
-from .settling import cookie
 from .storage.base import Claimed, Holder
 from .tasks import Task
 

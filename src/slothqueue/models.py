@@ -75,7 +75,7 @@ def verdict(ending: Ending, attempt: int, policy: Policy) -> Verdict:
     reason = ending.reason or (error or "").partition("\n")[0] or None
     first = ("reclaimed" if reclaimed else "failed_attempt", reason, error)
     if attempt >= policy.max_attempts:
-        last = ("failed", f"all {policy.max_attempts} attempts are spent", error)
+        last = ("failed", _spent(policy.max_attempts), error)
         return Verdict(FAILED, spent=True, events=(first, last))
     if reclaimed:  # the budget ends a crash loop, so nobody has to wait
         return Verdict(QUEUED, spent=True, events=(first,))
@@ -83,6 +83,10 @@ def verdict(ending: Ending, attempt: int, policy: Policy) -> Verdict:
     if delay is None:
         delay = back_off(attempt, base=policy.base, cap=policy.cap)
     return Verdict(QUEUED, True, delay, (first, ("retried", f"again in {spoken(delay)}", None)))
+
+
+def _spent(budget: int) -> str:
+    return "its only attempt is spent" if budget == 1 else f"all {budget} attempts are spent"
 
 
 class NewJob(NamedTuple):

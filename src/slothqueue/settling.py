@@ -27,11 +27,6 @@ def note_base(store: Store, tx: Tx, asked: Millis) -> None:
         store.names.set_meta(tx, "base", str(asked))
 
 
-def cookie(store_id: str, job: int, fence: int) -> str:
-    """By what the processes of one lease of a command are known: its value in their environment."""
-    return f"{store_id}:{job}:{fence}"
-
-
 def settle(store: Store, tx: Tx, held: Held, ending: Ending) -> bool:
     """End an attempt inside the caller's transaction; False if the lease was lost before."""
     now = store.clock.wall()

@@ -17,7 +17,7 @@ from .clock import Millis
 from .liveness import free, verdict
 from .models import REASONS, Ending
 from .presence import Presence
-from .settling import NOTICED, base, cookie, settle
+from .settling import NOTICED, base, settle
 from .storage.base import Held, Holder, Store, Tx
 
 BETWEEN_LOOKS: Millis = 1_000
@@ -51,7 +51,7 @@ class Upkeep:
         self._boot = ""
         self._first_seen: dict[int, Millis] = {}
         self.minded: set[int] = set()
-        """Jobs whose timed leases a worker of this handle extends: it is not silent while it looks."""
+        """Jobs whose timed leases a worker of this handle extends: who looks is not silent."""
 
     def due(self) -> bool:
         """Whether it is time for a look even though there is other work."""
@@ -156,7 +156,9 @@ class Upkeep:
             return
         for held in one.leases:
             if receipts.read(self._store.file(held.id, held.attempt, held.fence)) is None:
-                receipts.sweep(cookie(self._store_id(), held.id, held.fence), one.holder.pid)
+                receipts.sweep(
+                    receipts.cookie(self._store_id(), held.id, held.fence), one.holder.pid
+                )
 
     def _tidy(self, holder: Holder) -> None:
         self._first_seen.pop(holder.id, None)

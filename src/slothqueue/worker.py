@@ -9,19 +9,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .beats import Beats, News
 from .clock import Millis
 from .context import refuse_while_loading
 from .ear import Ear
 from .errors import StoreBusy, StoreFull, StoreReadOnly
-from .lanes import Lane
 from .launching import Launcher
-from .models import COMMAND, TASK, Ending
-from .running import Run, Slot, ThreadRun, timed_out
-from .settling import settle
-from .storage.base import Claimed, Glance, Held, Holder, Terms, Tx
+from .models import Ending
+from .running import Run, ThreadRun, timed_out
+from .steps import Ended, Step, Steps, Todo
+from .storage.base import Claimed, Held, Holder
 from .timing import Duration, millis
 from .waker import soonest
 
@@ -34,21 +33,6 @@ STOPPED = Ending("release", reason="its worker stops")
 _PASSING = (StoreBusy, StoreFull, StoreReadOnly)
 _AGAIN = 1.0
 _LAST_WAIT: Millis = 15_000
-
-
-class Ended(NamedTuple):
-    """An attempt that has ended and is not settled yet."""
-
-    held: Held
-    ending: Ending
-
-
-class Step(NamedTuple):
-    """What one transaction of the worker did."""
-
-    claimed: list[Claimed]
-    lost: list[int]
-    handed: list[tuple[Run, Holder]]
 
 
 class Worker:
@@ -72,7 +56,6 @@ class Worker:
         self.concurrency, self.pool = concurrency, pool
         self._grace = millis(grace, what="grace")
         self._runs: dict[int, Run] = {}
-        self._lanes: dict[int, Lane] = {}
         self._beats = Beats(self.store.clock, self.verbs.upkeep.minded)
         self._news = News(self.store.clock)
         self._ended: list[Ended] = []
@@ -137,6 +120,7 @@ class Worker:
             wake=self._wake,
             beat=self._beat_soon,
         )
+        self._steps = Steps(self.sloth, self._launcher, self.queues)
         self.sloth.waker.start()
         unsubscribe = self.store.bell.subscribe(self._wake)
         try:
@@ -198,7 +182,7 @@ class Worker:
         """Sleep until something rings, ends or falls due."""
         if self._free():
             self.store.want()
-            if self._look():
+            if self._steps.look():
                 return  # committed just before others knew that we want to be rung for
         self._listen_to()
         self._ear.wait(self._patience())
@@ -213,7 +197,11 @@ class Worker:
         waits += self._beats.waits() + self._news.waits(self._runs.values())
         if self._stop_at is not None:
             waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
-        look = self.verbs.next_look(self._lanes) if self._free() else self.verbs.upkeep.next_look()
+        look = (
+            self.verbs.next_look(self._steps.lanes)
+            if self._free()
+            else self.verbs.upkeep.next_look()
+        )
         return self.sloth.waker.patience(soonest(look, *waits))
 
     # ---- one turn -------------------------------------------------------------------------------
@@ -271,24 +259,27 @@ class Worker:
 
     def _step(self) -> bool:
         """Settle what ended, hand over, claim for free slots: one transaction, if need be."""
-        self._beat()  # first our own leases, then those of others: we may have been stopped for long
+        self._beat()  # our own leases first, then those of others: we may have been stopped
         if self.sloth.waker.take_deaths() or self.verbs.upkeep.due():
             self.verbs.upkeep.run()
-        due = self._due_lanes() if self._free() else {}
+        due = self._steps.due_lanes() if self._free() else {}
         takers = self._takers = self._due_takers()
-        news = self._news.due(self._runs.values())
-        if not (due or takers or news or self._ended or self._dropped):
-            return False
-        me, ended, slots = self.sloth.presence.id, self._ended, self._launcher.idle()
-        since = self.store.clock.awake()
-        step = self.store.write(
-            lambda tx: self._transact(tx, me, takers, news, slots, due),
-            durable=False,
-            tell=bool(ended),
+        todo = Todo(
+            ended=self._ended,
+            takers=takers,
+            news=self._news.due(self._runs.values()),
+            dropped=self._dropped,
+            slots=self._launcher.idle(),
+            due=due,
+            free=self._free(),
         )
+        if not todo.needed:
+            return False
+        since = self.store.clock.awake()
+        step = self._steps.carry_out(todo)
         self._ended, self._dropped, self._takers = [], [], []
-        self._after(step, ended, slots, since)
-        if ended:
+        self._after(step, todo, since)
+        if todo.ended:
             self.store.flush()  # while what was claimed is running already: a claim needs no flush
         return True
 
@@ -314,80 +305,12 @@ class Worker:
     def _free(self) -> int:
         return 0 if self._stops else self.concurrency - len(self._runs) - len(self._ended)
 
-    def _due_lanes(self) -> dict[int, Glance]:
-        """The lanes that we can run and that have something due; looks for the dead if none."""
-        return self._look() or (self._look() if self.verbs.upkeep.run() else {})
-
-    def _look(self) -> dict[int, Glance]:
-        return self.store.look(self._glances)
-
-    def _glances(self, tx: Tx) -> dict[int, Glance]:
-        self._lanes = {lane.id: lane for lane in self._known_lanes(tx)}
-        now, glance = self.store.clock.wall(), self.store.jobs.glance
-        glances = {lane: glance(tx, lane) for lane in self._lanes}
-        return {lane: seen for lane, seen in glances.items() if seen.due(now)}
-
-    def _known_lanes(self, tx: Tx) -> list[Lane]:
-        return [
-            lane
-            for lane in self.verbs.lanes.all(tx)
-            if (self.queues is None or lane.queue in self.queues)
-            and (lane.kind == COMMAND or (lane.kind == TASK and lane.task in self.sloth.tasks))
-        ]
-
-    def _transact(
-        self,
-        tx: Tx,
-        me: int,
-        takers: list[tuple[Run, Holder]],
-        news: list[tuple[Run, float, str | None]],
-        slots: list[Slot],
-        due: dict[int, Glance],
-    ) -> Step:
-        jobs, names, now = self.store.jobs, self.store.names, self.store.clock.wall()
-        lost = [one.held.id for one in self._ended if not settle(self.store, tx, *one)]
-        for run, fraction, message in news:
-            jobs.progress(tx, run.held, now, f"{fraction:.0%}", message)
-        for holder in [taker for _, taker in takers] + _unregistered(slots):
-            names.add_holder(tx, holder, now)
-        handed = [(run, taker) for run, taker in takers if jobs.hand_over(tx, run.held, taker.id)]
-        for holder in self._dropped:
-            names.drop_helper(tx, holder.id)
-        claimed = self._claim(tx, me, slots, due, now) if due else []
-        unhanded = [run.held.id for run, taker in takers if (run, taker) not in handed]
-        return Step(claimed, lost + unhanded, handed)
-
-    def _claim(
-        self, tx: Tx, me: int, slots: list[Slot], due: dict[int, Glance], now: Millis
-    ) -> list[Claimed]:
-        free = self._free() + len(self._ended)
-        idle = iter([slot.holder.id for slot in slots if slot.holder is not None])
-        self.store.jobs.promote(tx, [lane for lane, glance in due.items() if glance.late(now)], now)
-        return self.store.jobs.claim(
-            tx, list(due), free, now, lambda lane: self._terms(me, lane, due[lane].lease, idle)
-        )
-
-    def _terms(self, me: int, number: int, lease: Millis | None, idle: Iterator[int]) -> Terms:
-        """A function's lease goes to the child that will run it, a command's to its shim, later.
-
-        A command's has no end: its shim outlives us, and nobody would be there for its heartbeats.
-        """
-        lane, holder = self._lanes[number], me
-        if lane.kind == COMMAND:
-            return Terms(me, me, None, None)
-        lease = self.sloth.tasks[lane.task].settings.lease or lease
-        if self._launcher.in_child(lane.task):
-            holder = next(idle, me)
-        return Terms(holder, me, lease, lease and self.store.clock.awake() + lease)
-
-    def _after(
-        self, step: Step, ended: list[Ended], slots: list[Slot], since: Millis
-    ) -> None:
+    def _after(self, step: Step, todo: Todo, since: Millis) -> None:
         """Act on what is committed."""
-        for slot in slots:
+        for slot in todo.slots:
             slot.registered = True
-        self.settled += len(ended)
-        for one in ended:
+        self.settled += len(todo.ended)
+        for one in todo.ended:
             _tell(one, lost=one.held.id in step.lost)
         for id in step.lost:
             if id in self._runs:
@@ -405,7 +328,7 @@ class Worker:
         run.end(STOPPED, hurry=True)
 
     def _launch(self, claimed: Claimed, since: Millis) -> None:
-        what = {"lane": self._lanes[claimed.lane], "payload": claimed.payload}
+        what = {"lane": self._steps.lanes[claimed.lane], "payload": claimed.payload}
         log.info("job %d attempt %d: started", claimed.id, claimed.attempt, extra=what)
         if claimed.id == self.last:
             self.stop()
@@ -413,7 +336,7 @@ class Worker:
             self._runs[claimed.id].end(STOPPED, hurry=True)
             self._forget(self._runs[claimed.id])
         try:
-            run = self._launcher.start(claimed, self._lanes[claimed.lane])
+            run = self._launcher.start(claimed, self._steps.lanes[claimed.lane])
         except Exception as error:  # this one job cannot be started; the others can
             told = f"could not be started: {type(error).__name__}: {error}"
             self._ended.append(Ended(Held(*claimed[:7]), Ending("fail", error=told)))
@@ -426,10 +349,6 @@ class Worker:
         """A function said that it makes progress."""
         self._beats.soon(id)
         self._wake()
-
-
-def _unregistered(slots: list[Slot]) -> list[Holder]:
-    return [slot.holder for slot in slots if slot.holder is not None and not slot.registered]
 
 
 def _tell(one: Ended, *, lost: bool) -> None:

@@ -7,11 +7,8 @@ import multiprocessing
 import os
 import select
 import signal
-import sqlite3
 import sys
-import traceback
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -19,51 +16,11 @@ import pytest
 
 from slothqueue import Job, LeaseLost, Sloth, WrongState
 
+from .forking import PATIENCE, forked, refused, report
 from .telling import kinds, reasons
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 OpenSloth = Callable[..., Sloth]
-PATIENCE = 20
-
-
-def forked(work: Callable[[], Any]) -> Any:
-    """What this call returns in a forked child, or the text of what it raises, by name."""
-    ear, mouth = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _report(mouth, work)
-    os.close(mouth)
-    try:
-        ready, _, _ = select.select([ear], [], [], PATIENCE)
-        if not ready:
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        said = b"".join(iter(lambda: os.read(ear, 65536), b""))
-    finally:
-        os.close(ear)
-    assert ready, "the child was silent"
-    outcome = json.loads(said)
-    if "trace" in outcome:
-        raise AssertionError(outcome["trace"])
-    return outcome["value"]
-
-
-def _report(mouth: int, work: Callable[[], Any]) -> None:
-    try:
-        told = json.dumps({"value": work()})
-    except BaseException:
-        told = json.dumps({"trace": traceback.format_exc()})
-    os.write(mouth, told.encode())
-    os._exit(0)
-
-
-def refused(call: Callable[[], object]) -> str:
-    """The message of the WrongState that a call raises."""
-    try:
-        call()
-    except WrongState as error:
-        return str(error)
-    return "it was not refused"
 
 
 def test_what_both_sides_commit_is_there(open_sloth: OpenSloth):
@@ -94,7 +51,7 @@ def test_both_sides_write_at_once_and_nothing_is_lost(open_sloth: OpenSloth):
     for n in range(3):
         pid = os.fork()
         if pid == 0:
-            _report(mouth, partial(enqueue_thirty, sloth, n))
+            report(mouth, partial(enqueue_thirty, sloth, n))
         children.append(pid)
     mine = enqueue_thirty(sloth, "parent")
     os.close(mouth)
@@ -210,15 +167,15 @@ def test_who_waits_in_the_child_is_woken_by_the_parent(open_sloth: OpenSloth):
     pid = os.fork()
     if pid == 0:
         os.close(ear)
-        _report(mouth, lambda: [sloth.queue("q").wait().payload for _ in range(2)])
+        report(mouth, lambda: [sloth.queue("q").wait().payload for _ in range(2)])
     os.close(mouth)
     sloth.queue("q").enqueue("from the parent")
     ready, _, _ = select.select([ear], [], [], 10)
     if not ready:
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    with open(ear, "rb") as report:
-        assert json.loads(report.read() or "null") == {"value": ["before", "from the parent"]}
+    with open(ear, "rb") as answer:
+        assert json.loads(answer.read() or "null") == {"value": ["before", "from the parent"]}
 
 
 def test_a_fork_inside_a_transaction_is_refused_in_the_child(open_sloth: OpenSloth):
@@ -261,22 +218,6 @@ def test_a_child_that_leaves_the_block_touches_nothing_of_its_parents_transactio
             os._exit(1)  # it was not refused
     payloads = [job.payload for job in open_sloth().jobs()]
     assert payloads == ["before", *["inside", "after the child"] * 2]
-
-
-def test_a_fork_while_a_users_connection_is_joined_is_refused_in_the_child(
-    open_sloth: OpenSloth, url: str
-):
-    sloth = open_sloth()
-    sloth.queue("q").enqueue("before")
-    with closing(sqlite3.connect(url)) as connection:
-        sloth.within(connection).queue("q").enqueue("within")
-        message = forked(lambda: refused(lambda: sloth.queue("q").enqueue(1)))
-        assert "within()" in message
-        assert "fork" in message
-        connection.commit()
-        assert "within()" in forked(lambda: refused(lambda: sloth.jobs()))
-    assert forked(lambda: sloth.queue("q").enqueue("closed by now").id) == 3
-    assert [job.payload for job in sloth.jobs()] == ["before", "within", "closed by now"]
 
 
 def _in_a_process(sloth: Sloth, answers: Any) -> None:

@@ -113,7 +113,7 @@ def test_a_failed_job_tells_its_whole_error_and_its_reason_in_one_line(sloth: Sl
     assert job.refresh().error == "line one\nline two"
     assert story(job)[-2:] == [
         ("failed_attempt", 1, "line one"),
-        ("failed", 1, "all 1 attempts are spent"),
+        ("failed", 1, "its only attempt is spent"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 
 from slothqueue import JobNotFound, ManualClock, Sloth, StoreBusy, WrongState
 
+from .forking import forked, refused
 from .telling import every_job
 
 OpenSloth = Callable[..., Sloth]
@@ -261,3 +263,20 @@ def test_the_clock_set_back_does_not_lengthen_a_delay_of_a_users_transaction(
     clock.step_wall(-3600)
     clock.advance(60)
     assert open_sloth().queue("q").claim() is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_while_a_users_connection_is_joined_is_refused_in_the_child(
+    open_sloth: OpenSloth, url: str
+):
+    sloth = open_sloth()
+    sloth.queue("q").enqueue("before")
+    with closing(sqlite3.connect(url)) as connection:
+        sloth.within(connection).queue("q").enqueue("within")
+        message = forked(lambda: refused(lambda: sloth.queue("q").enqueue(1)))
+        assert "within()" in message
+        assert "fork" in message
+        connection.commit()
+        assert "within()" in forked(lambda: refused(lambda: sloth.jobs()))
+    assert forked(lambda: sloth.queue("q").enqueue("closed by now").id) == 3
+    assert [job.payload for job in sloth.jobs()] == ["before", "within", "closed by now"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from slothqueue import LeaseLost
-from slothqueue.storage import sqlite as engine
+from slothqueue.storage import checkpoints
 
 from . import support_tasks
 from .support import EFFECTS, complete_with_effect, finish, rows
@@ -312,7 +312,7 @@ def migrate_within(stage: Stage) -> None:
 
 @scenario(prepare=open_store)
 def checkpoint(stage: Stage) -> None:
-    engine.PAGES_BETWEEN_CHECKPOINTS = 1
+    checkpoints.PAGES_BETWEEN = 1
     stage.sloth.stats()
     stage.arm()
     for n in range(3):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from slothqueue import Sloth
-from slothqueue.storage import sqlite as engine
+from slothqueue.storage import checkpoints
 
 from .support import audit, rows, until
 
@@ -188,7 +188,7 @@ def test_what_was_flushed_holds_everything_that_was_confirmed(
     flushes: Flushes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     # Without checkpoints the database file stays as it was made, and the log has it all.
-    monkeypatch.setattr(engine, "PAGES_BETWEEN_CHECKPOINTS", 1 << 40)
+    monkeypatch.setattr(checkpoints, "PAGES_BETWEEN", 1 << 40)
     database = tmp_path / "work.db"
     Sloth(database).stats()
     Sloth(database).close()

@@ -20,9 +20,10 @@ READS_A_CLOCK = {
 ALLOWED: dict[tuple[str, str], str] = {
     ("shim", "time.monotonic"): "stands alone, and its process knows no other clock",
     (
-        "storage.sqlite",
+        "storage.locking",
         "time.monotonic",
-    ): "bounds the wait for a lock, in real time under any Clock",
+    ): "bounds the wait for a lock, in real time",
+    ("waiting", "time.monotonic"): "spaces out the looks at a file, in real time under any Clock",
 }
 
 # The floors of words and rules: no chance there either. clock.py alone looks at the machine.

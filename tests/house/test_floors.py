@@ -20,9 +20,13 @@ FLOORS: list[tuple[str, set[str]]] = [
         {
             "storage.sqlite",
             "storage.bound",
+            "storage.checkpoints",
             "storage.flushing",
             "storage.forking",
+            "storage.locking",
+            "storage.opening",
             "storage.outlook",
+            "storage.readers",
             "storage.sqlite_errors",
             "storage.sqlite_jobs",
             "storage.sqlite_names",
@@ -39,8 +43,8 @@ FLOORS: list[tuple[str, set[str]]] = [
     ),
     ("features", {"jobs", "handles", "lanes", "presence", "settling", "upkeep", "waker"}),
     ("compound features", {"commands", "queues", "tasks"}),
-    ("running", {"attempt", "child", "launching", "pool", "running"}),
-    ("worker", {"worker"}),
+    ("running", {"attempt", "beats", "child", "ear", "launching", "pool", "running"}),
+    ("worker", {"worker", "steps"}),
     ("face", {"client"}),
     ("second faces", {"testing"}),
     ("doors", {"cli"}),
@@ -58,10 +62,8 @@ NEIGHBORS = {
     ("storage.outlook", "liveness"),
     ("storage.outlook", "watch"),
     ("storage.sqlite", "storage.bound"),
-    ("storage.sqlite", "storage.filesystem"),
     ("storage.sqlite", "storage.flushing"),
     ("storage.sqlite", "storage.forking"),
-    ("storage.sqlite", "storage.migrate"),
     ("storage.sqlite", "storage.outlook"),
     ("storage.sqlite", "storage.sqlite_errors"),
     ("storage.sqlite", "storage.sqlite_jobs"),
@@ -72,6 +74,18 @@ NEIGHBORS = {
     ("watch", "herald"),
     ("watch", "kernel"),
     ("watch", "senses"),
+    ("storage.checkpoints", "storage.locking"),
+    ("storage.locking", "storage.sqlite_errors"),
+    ("storage.opening", "storage.checkpoints"),
+    ("storage.opening", "storage.filesystem"),
+    ("storage.opening", "storage.locking"),
+    ("storage.opening", "storage.migrate"),
+    ("storage.opening", "storage.sqlite_errors"),
+    ("storage.sqlite", "liveness"),
+    ("storage.sqlite", "storage.checkpoints"),
+    ("storage.sqlite", "storage.locking"),
+    ("storage.sqlite", "storage.opening"),
+    ("storage.sqlite", "storage.readers"),
     # jobs and what they are made of
     ("jobs", "handles"),
     ("jobs", "lanes"),
@@ -91,6 +105,9 @@ NEIGHBORS = {
     ("running", "pool"),
     ("launching", "pool"),
     ("launching", "running"),
+    ("beats", "running"),
+    # a worker writes by steps
+    ("worker", "steps"),
 }
 
 # Packages that are one room: they stand on the map as one, and the modules in them know each other.
@@ -103,7 +120,11 @@ ENGINES = {name for name in FLOORS[3][1] if name.startswith("storage.")}
 # Modules apart from the engines that may name `sqlite3`, each with its reason.
 NAMES_SQLITE3 = {
     "storage.bound": "joins a connection of the user",
+    "storage.checkpoints": "keeps the log small",
+    "storage.locking": "waits for the write lock",
+    "storage.opening": "opens the file",
     "storage.outlook": "sees with a connection of its own what others have committed",
+    "storage.readers": "lends connections",
 }
 
 # Runs by itself, with none of our modules and before any of them could be found.

@@ -218,7 +218,7 @@ class Store(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make what was committed with `durable=False` survive a power cut, if the store does that."""
+        """Make what was committed with `durable=False` survive a power cut, as this store does."""
         ...
 
     def read(self, work: Callable[[Tx], T]) -> T:

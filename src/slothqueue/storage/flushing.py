@@ -64,53 +64,6 @@ class Flusher:
             self._close()
 
 
-class Gauge:
-    """Tells how many pages the log has grown by since the last checkpoint, without asking SQLite.
-
-    That is a guess from the number of changed rows, corrected by what every checkpoint finds. Rows
-    much larger than those before are noticed by the growth of the file.
-    """
-
-    def __init__(self, log: str, page: int = 4096) -> None:
-        self._log, self._page = log, page
-        self._guess, self._weight = 0.0, 1.0
-        self._frames = self._bytes = self._commits = 0
-        self._mark = b""
-        self.changes = 0
-
-    def committed(self, changes: int) -> float:
-        """Count one more commit, given the changes of its connection so far; the pages since."""
-        self._guess += self._weight * (2 + (changes - self.changes) // 8)
-        self.changes = changes
-        self._commits += 1
-        if not self._commits & 15:  # a look costs some microseconds
-            self._guess = max(self._guess, (self._look()[0] - self._bytes) / self._page)
-        return self._guess
-
-    def read(self, frames: int) -> None:
-        """A checkpoint found so many pages in the log; 0 if it could not tell."""
-        size, mark = self._look()
-        grown = frames - self._frames if mark == self._mark else frames
-        if grown > 0 and self._guess > 0:
-            self._weight = min(max(self._weight * grown / self._guess, 0.5), 10_000.0)
-        self._guess, self._frames, self._bytes, self._mark = 0.0, frames, size, mark
-
-    def _look(self) -> tuple[int, bytes]:
-        """The size of the log, and what it is marked with: another mark says it began afresh.
-
-        The mark is its sequence and salts, https://sqlite.org/fileformat.html. Not asked by stat(),
-        see below.
-        """
-        try:
-            descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return 0, b""
-        try:
-            return os.lseek(descriptor, 0, os.SEEK_END), os.pread(descriptor, 12, 12)
-        finally:
-            os.close(descriptor)
-
-
 def _place(descriptor: int) -> object:
     """What changes when an open file is deleted, renamed or replaced.
 

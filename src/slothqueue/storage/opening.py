@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
 
-from ..clock import Millis
+from ..clock import Clock
 from ..errors import StoreUnavailable
 from . import filesystem, migrate
 from .base import NameVerbs
+from .checkpoints import log_bytes
 from .locking import begin, patiently, undo
 from .sqlite_errors import cannot_create, cannot_open, corrupt
 
@@ -52,15 +52,17 @@ def create(path: str) -> None:
 
 
 def set_up(
-    connection: sqlite3.Connection,
-    path: str,
-    *,
-    names: NameVerbs,
-    now: Callable[[], Millis],
-    patience: float,
+    connection: sqlite3.Connection, path: str, names: NameVerbs, clock: Clock, patience: float
 ) -> None:
     """Switch to WAL and bring the schema up to date. Many may do so at the same moment."""
-    tx = connection.cursor()
+    try:
+        _set_up(connection.cursor(), path, names, clock, patience)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patience: float) -> None:
     patiently(_refuse_garbage, tx, patience)
     _check_length(tx, path, patience)
     mode = patiently(_journal_mode, tx, patience)
@@ -73,7 +75,7 @@ def set_up(
         try:
             patiently(begin, tx, patience)
             for script in migrate.pending(tx, path):
-                migrate.apply(tx, script, now())
+                migrate.apply(tx, script, clock.wall())
             names.bind(tx)
             tx.execute("commit")
         except BaseException:
@@ -97,11 +99,3 @@ def _check_length(tx: sqlite3.Cursor, path: str, patience: float) -> None:
     found = os.stat(path).st_size
     if found < pages * size and log_bytes(path) == 0:
         raise corrupt(path, f"it is cut short: {found} bytes of {pages * size}")
-
-
-def log_bytes(path: str) -> int:
-    """The size of the write-ahead log of this file."""
-    try:
-        return os.stat(path + "-wal").st_size
-    except OSError:
-        return 0

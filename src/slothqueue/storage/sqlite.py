@@ -5,9 +5,7 @@
 flushed
   through a descriptor of our own *after* the write lock is free and before the caller goes on, so
   nobody queues behind a disk. One flush covers every commit before it.
-* SQLite 3.7.0 to 3.51.2 can damage a log that one connection checkpoints while another writes
-  (https://sqlite.org/wal.html#walresetbug). So automatic checkpoints are off; we checkpoint while
-  another connection of ours holds the write lock.
+* Automatic checkpoints are off; see `checkpoints.py` for ours.
 * The database file and its `-shm` are never opened except by SQLite: closing any other descriptor
 of
   theirs would drop all its locks in this process.
@@ -29,9 +27,11 @@ from ..waiting import Bell, BellFile
 from . import opening
 from .base import Tx
 from .bound import BoundStore, Joined, own_cursor
-from .flushing import Flusher, Gauge
+from .checkpoints import Checkpoints, log_bytes
+from .flushing import Flusher
 from .forking import stores
 from .locking import begin, lazily, patiently, undo
+from .readers import Readers
 from .sqlite_errors import raise_ours, translate
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
@@ -41,16 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PAGES_BETWEEN_CHECKPOINTS = 4_000
 LOG_LIMIT = 64 * 1024 * 1024
-
-
-def wal_fault(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
-    """Whether this SQLite can damage its log when it checkpoints and writes at the same moment."""
-    fixed = (
-        version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
-    )
-    return version >= (3, 7, 0) and not fixed
 
 
 class SqliteStore:
@@ -86,13 +77,10 @@ class SqliteStore:
         self._turn = threading.Lock()
         self._owner = 0
         self._writer: sqlite3.Connection | None = None
-        self._keeper: sqlite3.Connection | None = None
         self._tx: sqlite3.Cursor | None = None
-        self._pool = threading.Condition()
-        self._readers: list[sqlite3.Connection] = []
-        self._reading = 0
+        self._readers = Readers(self._open)
         self.commits = 0
-        self._gauge = Gauge(self.path + "-wal")
+        self._checkpoints = Checkpoints(self.path, self._connect)
         self._flusher = Flusher(self.path + "-wal")
         self._checked = False
         self._crossing: str | None = None
@@ -206,34 +194,15 @@ class SqliteStore:
         if not self.broken and not undo(tx):
             self._drop_connections()
 
-    # ---- the log --------------------------------------------------------------------------------
-
     def _committed(self, tx: sqlite3.Cursor) -> int:
         self.commits += 1
-        if self._gauge.committed(tx.connection.total_changes) >= PAGES_BETWEEN_CHECKPOINTS:
-            self._checkpoint(tx)
+        if not self._checkpoints.committed(tx):
+            self._drop_connections()
         return self.commits
-
-    def _checkpoint(self, tx: sqlite3.Cursor) -> None:
-        """Copy the log into the file, so that the next writer starts it afresh.
-
-        We hold the write lock meanwhile, so nobody can reset the log under the checkpoint. A
-        failure loses nothing: the log stays and the next checkpoint copies it.
-        """
-        found = 0
-        try:
-            if self._keeper is None:
-                self._keeper = self._connect()
-            tx.execute("begin immediate")
-            found = self._keeper.execute("pragma wal_checkpoint(passive)").fetchone()[1]
-            tx.execute("rollback")
-        except sqlite3.Error:
-            self._undo(tx)
-        self._gauge.read(found)
 
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
-        return opening.log_bytes(self.path)
+        return log_bytes(self.path)
 
     # ---- reading --------------------------------------------------------------------------------
 
@@ -255,46 +224,17 @@ class SqliteStore:
             self._turn.release()
 
     def _with_reader(self, work: Callable[[Tx], T]) -> T:
-        connection = self._borrow()
-        healthy = False
         try:
-            value = patiently(work, connection.cursor(), self.patience)
-            healthy = True
-            return value
+            return self._readers.use(lambda tx: patiently(work, tx, self.patience))
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
-        finally:
-            self._give_back(connection, healthy)
-
-    def _borrow(self) -> sqlite3.Connection:
-        with self._pool:
-            self._reading += 1
-            if self._readers:
-                return self._readers.pop()
-        try:
-            connection = self._open()
-            connection.execute("pragma query_only=on")
-            return connection
-        except BaseException:
-            self._give_back(None, False)
-            raise
-
-    def _give_back(self, connection: sqlite3.Connection | None, healthy: bool) -> None:
-        with self._pool:
-            self._reading -= 1
-            if connection is not None and healthy and len(self._readers) < 4:
-                self._readers.append(connection)
-                connection = None
-            self._pool.notify_all()
-        if connection is not None:
-            connection.close()
 
     # ---- opening and closing --------------------------------------------------------------------
 
     def _open_writer(self) -> sqlite3.Cursor:
         self._writer = self._open()
         self._tx = self._writer.cursor()
-        self._gauge.changes = self._writer.total_changes
+        self._checkpoints.begin(self._tx)
         make_private(self.live)  # so that those who sleep and those who ring share one bell
         return self._tx
 
@@ -333,7 +273,7 @@ class SqliteStore:
                 warning = opening.check_place(self.path, allow_unsafe_fs=self.allow_unsafe_fs)
                 opening.create(self.path)
                 connection = self._connect()
-                self._set_up(connection)
+                opening.set_up(connection, self.path, self.names, self.clock, self.patience)
                 self._checked = True
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
@@ -341,39 +281,26 @@ class SqliteStore:
             self.say(warning)
         return connection
 
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        try:
-            opening.set_up(
-                connection,
-                self.path,
-                names=self.names,
-                now=self.clock.wall,
-                patience=self.patience,
-            )
-        except BaseException:
-            connection.close()
-            raise
-
     def refuse_if_broken(self) -> None:
         if self.broken:
             raise WrongState(self.broken)
 
     def _drop_connections(self) -> None:
-        for connection in (*self._readers, self._keeper, self._writer):
-            if connection is not None:
-                connection.close()
-        self._readers, self._keeper, self._writer, self._tx = [], None, None, None
+        self._readers.drop()
+        self._checkpoints.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = self._tx = None
 
     def close(self) -> None:
         """Give back all connections. The handle opens again when it is used again."""
         if not self._turn.acquire(timeout=self.patience):
             raise StoreBusy(f"a thread of this program still has a transaction on {self.path} open")
         try:
-            if self._tx is not None and self.log_bytes() > PAGES_BETWEEN_CHECKPOINTS * 4096:
-                self._checkpoint(self._tx)
-            with self._pool:
-                self._pool.wait_for(lambda: not self._reading, timeout=self.patience)
-                self._drop_connections()
+            if self._tx is not None:
+                self._checkpoints.before_close(self._tx)
+            self._readers.wait_until_idle(self.patience)
+            self._drop_connections()
         finally:
             self._turn.release()
         self._flusher.close()
@@ -426,9 +353,8 @@ class SqliteStore:
     def _why_not_to_fork(self) -> str | None:
         if self._owner == threading.get_ident() or not self._turn.acquire(timeout=10):
             return "while a transaction on it was open"
-        with self._pool:
-            if self._reading and not self._pool.wait_for(lambda: not self._reading, timeout=10):
-                return "while a thread was reading from it"
+        if not self._readers.wait_until_idle(10):
+            return "while a thread was reading from it"
         return "while a connection given to within() was open" if self._joined.open() else None
 
     def after_fork(self, *, child: bool) -> None:
@@ -443,7 +369,7 @@ class SqliteStore:
     def _begin_anew(self, crossing: str | None) -> None:
         if crossing is not None:
             # Closing them here would drop locks of the parent, so they are kept for good.
-            _kept_open.append((self._writer, self._keeper, self._readers))
+            _kept_open.append((self._writer, self._checkpoints, self._readers))
             self.broken = (
                 f"this process was forked {crossing}, so {self.path} cannot be used in it: its "
                 "locks would not hold. Fork before, or start the child as a new program."

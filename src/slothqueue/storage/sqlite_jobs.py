@@ -153,9 +153,7 @@ class SqliteJobs:
         ]
         tx.executemany(SQL["insert_event"], rows)
 
-    def progress(
-        self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None
-    ) -> bool:
+    def progress(self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None) -> bool:
         """Tell how far an attempt is; its last word replaces the one before."""
         if not tx.execute(SQL["holds"], (held.id, held.fence, held.holder)).fetchone():
             return False
