@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .clock import Millis
+from .jobs import BY_HAND
 from .lanes import Lane
 from .launching import Launcher
 from .models import COMMAND, TASK, Ending
@@ -120,12 +121,15 @@ class Steps:
         """A function's lease goes to the child that will run it, a command's to its shim, later.
 
         A command's has no end: its shim outlives us, and nobody would be there for its heartbeats.
+        Where locks cannot be trusted, every lease has one.
         """
         lane, holder = self.lanes[number], me
-        if lane.kind == COMMAND:
-            return Terms(me, me, None, None)
-        lease = self._sloth.tasks[lane.task].settings.lease or lease
-        if self._launcher.in_child(lane.task):
+        lease = (
+            None if lane.kind == COMMAND else self._sloth.tasks[lane.task].settings.lease or lease
+        )
+        if not self._store.trusts_locks:
+            lease = lease or BY_HAND
+        if lane.kind == TASK and self._launcher.in_child(lane.task):
             holder = next(idle, me)
         return Terms(holder, me, lease, lease and self._store.clock.awake() + lease)
 

@@ -62,11 +62,15 @@ class Upkeep:
 
     def next_look(self) -> Millis | None:
         """In how many ms of awake time somebody's lease ends, if any is timed."""
-        expiry = self._store.look(self._store.jobs.first_expiry)
+        expiry = self._first_expiry()
         waits = [] if expiry is None else [expiry + 1 - self._store.clock.awake()]
         if self._first_seen:
             waits.append(HEAD_START)
         return min(waits, default=None)
+
+    def _first_expiry(self) -> Millis | None:
+        jobs, boot = self._store.jobs, self._store.clock.boot()
+        return self._store.look(lambda tx: jobs.first_expiry(tx, boot))
 
     def run(self) -> int:
         """Look at every holder and every lease, take back what is due; how many jobs that were."""
@@ -74,7 +78,7 @@ class Upkeep:
         self._looked, self._boot = clock.awake(), clock.boot()
         self.watch_clock()
         doomed = self._doomed()
-        expiry = self._store.look(self._store.jobs.first_expiry)
+        expiry = self._first_expiry()
         silent = expiry is not None and expiry < clock.awake()
         if not doomed and not silent:
             return 0
@@ -94,15 +98,7 @@ class Upkeep:
             for holder in holders
             if holder.id in self._first_seen
         }
-        if all(self._presence.is_ours(holder) for holder in holders):
-            return []
-        place = self._presence.place
-        said = {
-            holder.id: "alive"
-            if self._presence.is_ours(holder)
-            else verdict(holder, place, self._live)
-            for holder in holders
-        }
+        said = {holder.id: self._verdict(holder) for holder in holders}
         dead = [
             holder
             for holder in holders
@@ -117,6 +113,13 @@ class Upkeep:
             for holder, leases in with_leases
             if leases
         ]
+
+    def _verdict(self, holder: Holder) -> str:
+        """As `liveness.verdict`, but for where a free lock proves nothing."""
+        if self._presence.is_ours(holder):
+            return "alive"
+        said = verdict(holder, self._presence.place, self._live)
+        return "unknown" if said == "gone" and not self._store.trusts_locks else said
 
     def _has_head_start(self, holder: Holder, said: dict[int, str]) -> bool:
         """A child or a shim of a living worker is the worker's to settle: it knows how it ended."""
@@ -169,14 +172,9 @@ class Upkeep:
 
     def collect(self) -> None:
         """Forget the dead who hold nothing, and lock files that nobody has told of for an hour."""
-        place = self._presence.place
         rows = self._store.look(self._store.names.live_holders)
         known = [Holder(*row[: len(Holder._fields)]) for row in rows]
-        dead = [
-            holder
-            for holder in known
-            if not self._presence.is_ours(holder) and verdict(holder, place, self._live) in REASONS
-        ]
+        dead = [holder for holder in known if self._verdict(holder) in REASONS]
         if dead:
             self._store.write(lambda tx: self._forget(tx, dead), durable=False)
         self._collect_files({holder.lock for holder in known} - {holder.lock for holder in dead})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,25 @@ def test_two_handles_that_claim_in_turns_share_the_jobs(open_sloth: OpenSloth):
     ids = [job.id for job in handles[0].queue("q").enqueue_many(list(range(30)))]
     taken = [lease.id for _ in range(4) for h in handles for lease in h.queue("q").claim_many(3)]
     assert taken == ids
+
+
+def test_threads_of_one_handle_and_of_several_never_share_a_job(
+    open_sloth: OpenSloth, aside: Callable[..., Any]
+):
+    handles = [open_sloth() for _ in range(2)]
+    ids = [job.id for job in handles[0].queue("q").enqueue_many(list(range(120)))]
+
+    def work(sloth: Sloth) -> list[int]:
+        done = []
+        while lease := sloth.queue("q").claim():
+            lease.complete()
+            done.append(lease.id)
+        return done
+
+    workers = [aside(partial(work, sloth)) for sloth in handles * 3]
+    done = [id for worker in workers for id in worker.value()]
+    assert sorted(done) == ids
+    assert handles[0].stats()["done"] == len(ids)
 
 
 def test_a_lease_taken_by_hand_lasts_sixty_seconds(open_sloth: OpenSloth, clock: ManualClock):

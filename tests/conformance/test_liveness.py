@@ -189,6 +189,25 @@ def test_only_the_attempts_of_the_dead_are_taken(open_sloth: OpenSloth, clock: M
     assert living.queue("q").complete_many([mine, last]) == [mine, last]
 
 
+def test_a_holder_on_another_machine_is_left_alone_and_keeps_nobody_awake(
+    open_sloth: OpenSloth, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    elsewhere = ManualClock()
+    elsewhere.reboot()
+    monkeypatch.setattr("slothqueue.liveness.machine_id", lambda: "another machine")
+    far = open_sloth(clock=elsewhere)
+    job = far.queue("q").enqueue(1)
+    lease = take(far)
+    monkeypatch.undo()
+    near = open_sloth()
+    for _ in range(3):
+        clock.advance(DAY)
+        assert near.queue("q").claim() is None
+        assert near.verbs.next_look([]) is None
+    lease.complete("from afar")
+    assert near.job(job.id).result() == "from afar"
+
+
 # ---- delays and moments (scenario 30) -------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ def test_a_worker_heartbeats_for_a_lease_that_the_queue_or_the_task_asks_for(
     gate.wait_for(2)
 
     def first_end() -> int:
-        return one.store.look(one.store.jobs.first_expiry) or 0
+        return one.store.look(lambda tx: one.store.jobs.first_expiry(tx, clock.boot())) or 0
 
     for _ in range(4):
         before = clock.awake()

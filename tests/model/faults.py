@@ -75,7 +75,7 @@ def _(patch: Patch) -> None:
 
 @fault("a lease ends a moment too early")
 def _(patch: Patch) -> None:
-    replace(patch, "first_expiry", "min(until)", "min(until) - 1")
+    replace(patch, "first_expiry", "min(r.until)", "min(r.until) - 1")
     replace(patch, "silent_leases", "r.until < ?1", "r.until <= ?1")
 
 

@@ -27,7 +27,7 @@ class BoundStore:
         self.store, self.tx, self.foreign = store, tx, foreign
         self.clock, self.bell = store.clock, store.bell
         self.jobs, self.names, self.file = store.jobs, store.names, store.file
-        self.bound = True
+        self.bound, self.trusts_locks = True, store.trusts_locks
         self.over = self._began = False
 
     def write(

@@ -19,8 +19,11 @@ one_at_a_time = threading.Lock()
 """Held while a file is created: a descriptor of ours must not meet SQLite's, see `sqlite.py`."""
 
 
-def check_place(path: str, *, allow_unsafe_fs: bool) -> str | None:
-    """Whether a store may be here. Returns a warning, raises StoreUnavailable."""
+def check_place(path: str, *, allow_unsafe_fs: bool) -> tuple[str | None, bool]:
+    """Whether a store may be here: a warning, and whether locks can be trusted here.
+
+    Raises StoreUnavailable if they cannot, unless that is allowed.
+    """
     if sqlite3.sqlite_version_info < FLOOR:
         raise StoreUnavailable(
             f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed. Use a newer "
@@ -28,7 +31,12 @@ def check_place(path: str, *, allow_unsafe_fs: bool) -> str | None:
         )
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
         raise cannot_open(path, StoreUnavailable("no such place"))
-    return None if allow_unsafe_fs else filesystem.check(path)
+    try:
+        return filesystem.check(path), True
+    except StoreUnavailable:
+        if not allow_unsafe_fs:
+            raise
+        return None, False
 
 
 def create(path: str) -> None:

@@ -66,6 +66,7 @@ class SqliteStore:
         self.jobs, self.names = SqliteJobs(), SqliteNames()
         self.bell, self.bell_file = Bell(), BellFile(self.live)
         self.bound = self.ended = False
+        self.trusts_locks = True
         self.broken: str | None = None
         self._joined = Joined()
         self._at_fork: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
@@ -270,7 +271,9 @@ class SqliteStore:
             if self._checked:
                 return self._connect()
             with opening.one_at_a_time:
-                warning = opening.check_place(self.path, allow_unsafe_fs=self.allow_unsafe_fs)
+                warning, self.trusts_locks = opening.check_place(
+                    self.path, allow_unsafe_fs=self.allow_unsafe_fs
+                )
                 opening.create(self.path)
                 connection = self._connect()
                 opening.set_up(connection, self.path, self.names, self.clock, self.patience)

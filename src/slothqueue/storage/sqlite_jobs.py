@@ -186,8 +186,8 @@ class SqliteJobs:
     def silent(self, tx: Tx, awake: Millis, boot: str) -> list[Held]:
         return [Held(*row) for row in tx.execute(SQL["silent_leases"], (awake, boot)).fetchall()]
 
-    def first_expiry(self, tx: Tx) -> Millis | None:
-        return tx.execute(SQL["first_expiry"]).fetchone()[0]  # type: ignore[no-any-return]
+    def first_expiry(self, tx: Tx, boot: str) -> Millis | None:
+        return tx.execute(SQL["first_expiry"], (boot,)).fetchone()[0]  # type: ignore[no-any-return]
 
     # ---- looking --------------------------------------------------------------------------------
 

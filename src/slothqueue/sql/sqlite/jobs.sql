@@ -130,7 +130,8 @@ where h.id in (select holder from _sloth_running union select worker from _sloth
 
 -- name: first_expiry
 -- scan: one row per live lease
-select min(until) from _sloth_running
+-- Of leases given in this boot: what others mean by their awake time nobody here can tell.
+select min(r.until) from _sloth_running r join _sloth_holder h on h.id = r.holder where h.boot = ?1
 
 -- name: leases_of
 -- scan: one row per live lease
