@@ -101,7 +101,7 @@ class BoundStore:
         """Begin as Python would for this connection, and set the file up if nobody has."""
         if self.foreign is None:
             return
-        if not self.foreign.in_transaction and self.foreign.isolation_level is not None:
+        if not self.foreign.in_transaction and _begins_by_itself(self.foreign):
             self.tx.execute("begin immediate")
         self._began = True
         for script in migrate.pending(self.tx, self.store.path):
@@ -157,6 +157,16 @@ def _is_open(connection: sqlite3.Connection) -> bool:
         return bool(connection.total_changes >= 0)
     except sqlite3.ProgrammingError as error:
         return "closed" not in str(error)
+
+
+def _begins_by_itself(connection: sqlite3.Connection) -> bool:
+    """Whether Python begins a transaction before a write on this connection.
+
+    https://docs.python.org/3/library/sqlite3.html#transaction-control: `autocommit` is new in 3.12,
+    and only its default leaves the word to `isolation_level`.
+    """
+    autocommit = getattr(connection, "autocommit", -1)
+    return autocommit is not True and connection.isolation_level is not None
 
 
 def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:

@@ -96,9 +96,9 @@ class Gauge:
         self._guess += self._weight * (2 + (changes - self.changes) // 8)
         self.changes = changes
         self._commits += 1
-        if not self._commits & 15:  # a look costs some microseconds
-            self._guess = max(self._guess, (self._look()[0] - self._bytes) / self._page)
-        return self._guess
+        if self._commits & 15:  # a look costs some microseconds
+            return self._guess
+        return max(self._guess, (self._look()[0] - self._bytes) / self._page)
 
     def read(self, frames: int) -> None:
         """A checkpoint found so many pages in the log; 0 if it could not tell."""
@@ -112,7 +112,7 @@ class Gauge:
         """The size of the log, and what it is marked with: another mark says it began afresh.
 
         The mark is its sequence and salts, https://sqlite.org/fileformat.html. Not asked by stat(),
-        see below.
+        which makes the next flush slower, see `flushing.py`.
         """
         try:
             descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
