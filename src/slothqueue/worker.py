@@ -15,7 +15,7 @@ from .beats import Beats, News
 from .clock import Millis
 from .context import refuse_while_loading
 from .ear import Ear
-from .errors import StoreBusy, StoreFull, StoreReadOnly
+from .errors import StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from .launching import Launcher
 from .models import Ending
 from .running import Run, ThreadRun, timed_out
@@ -280,8 +280,15 @@ class Worker:
         self._ended, self._dropped, self._takers = [], [], []
         self._after(step, todo, since)
         if todo.ended:
-            self.store.flush()  # while what was claimed is running already: a claim needs no flush
+            self._flush()
         return True
+
+    def _flush(self) -> None:
+        """While what was claimed is running already: a claim needs no flush."""
+        try:
+            self.store.flush()
+        except StoreUnavailable as error:  # it is written; no attempt becomes truer by our end
+            log.error("%s", error)
 
     def _beat(self) -> None:
         """Heartbeats for all timed leases of ours, if one is due, in one transaction."""
