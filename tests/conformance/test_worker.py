@@ -161,7 +161,9 @@ def test_an_exception_that_cannot_be_printed_is_told_as_well_as_can_be(sloth: Sl
     assert "Unprintable" in (job.refresh().error or "")
 
 
-@pytest.mark.parametrize("value", [float("nan"), b"x", lambda: None, {1: 2}], ids=["nan", "bytes", "lambda", "odd keys"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), b"x", lambda: None, {1: 2}], ids=["nan", "bytes", "lambda", "odd keys"]
+)
 def test_a_result_that_is_not_json_is_a_clear_failure(sloth: Sloth, value: object):
     @sloth.task(max_attempts=1)
     def give() -> object:
