@@ -17,22 +17,19 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from types import CodeType, ModuleType
 from typing import Any
 
-from . import attempt, context
+from . import attempt, loading
 from .codec import decode, encode
-from .context import CurrentJob, Loading, call_within
+from .context import CurrentJob, call_within
 from .errors import WrongState
+from .loading import Loaded
 from .models import Ending
 
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1].split('\\n'); from slothqueue.child import main; main()"
 )
 """For `python -c`. Its arguments: module path, lock, the worker's own arguments, socket."""
-
-MAIN = "__mp_main__"
-"""The name under which the user's main script is loaded here; multiprocessing calls it so too."""
 
 _EXIT_GRACE = 5.0
 
@@ -179,7 +176,16 @@ def _current(order: dict[str, Any], line: Line) -> CurrentJob:
 def _call(order: dict[str, Any], functions: Functions) -> Any:
     payload = order["payload"]
     function = functions.find(order)
-    return function(*payload.get("args", ()), **payload.get("kwargs", {}))
+    try:
+        return function(*payload.get("args", ()), **payload.get("kwargs", {}))
+    except NameError as error:
+        if stop := functions.stopped_at(order):
+            error.add_note(
+                f"(A pool child loads your program only up to its first use of a queue, {stop}: "
+                "what is defined below is not there. Put that use under "
+                '`if __name__ == "__main__":`.)'
+            )
+        raise
 
 
 def _flush() -> None:
@@ -195,7 +201,8 @@ class Functions:
 
     def __init__(self) -> None:
         self._known: dict[str, Callable[..., Any]] = {}
-        self._script: Script | None = None
+        self._modules: dict[str, Loaded] = {}
+        self._failed: dict[str, Exception] = {}
 
     def find(self, order: dict[str, Any]) -> Callable[..., Any]:
         """The function of the order's task. Raises what loading its module raised."""
@@ -205,7 +212,7 @@ class Functions:
         return self._known[name]
 
     def _look(self, order: dict[str, Any]) -> Callable[..., Any]:
-        module = self._module(order)
+        module = self._loaded(order).module
         registered = getattr(sys.modules.get("slothqueue.tasks"), "registered", {})
         found = registered.get(order["task"]) or _walk(module, order["qualname"])
         function = getattr(found, "function", found)
@@ -213,16 +220,27 @@ class Functions:
             raise WrongState(self._advice(order))
         return function  # type: ignore[no-any-return]
 
-    def _module(self, order: dict[str, Any]) -> ModuleType:
-        if order["main"] is None:
-            __import__(order["module"])
-            return sys.modules[order["module"]]
-        if self._script is None:
-            self._script = Script(order["main"])
-        return self._script.loaded()
+    def _loaded(self, order: dict[str, Any]) -> Loaded:
+        """The module of the order's task, loaded for its definitions only, and once."""
+        main = order["main"]
+        name = loading.MAIN if main else order["module"]
+        if name in self._failed:
+            raise self._failed[name]
+        if name not in self._modules:
+            try:
+                self._modules[name] = loading.main(main) if main else loading.module(name)
+            except Exception as error:  # once is enough, whatever else it did
+                self._failed[name] = error
+                raise
+        return self._modules[name]
+
+    def stopped_at(self, order: dict[str, Any]) -> str | None:
+        """Where the loading of the order's module stopped, if it did."""
+        name = loading.MAIN if order["main"] else order["module"]
+        return self._modules[name].stopped_at if name in self._modules else None
 
     def _advice(self, order: dict[str, Any]) -> str:
-        stop = self._script.stopped_at if self._script and order["main"] else None
+        stop = self.stopped_at(order)
         if stop is None:
             return (
                 f"the task {order['task']!r} was not found in a pool child: {order['module']} has "
@@ -230,9 +248,9 @@ class Functions:
                 "the module is loaded for."
             )
         return (
-            f"the task {order['task']!r} was not found in a pool child, which loads your script "
+            f"the task {order['task']!r} was not found in a pool child, which loads your program "
             f"only up to its first use of a queue ({stop}). Define the task above that line, or "
-            'put the rest of the script under `if __name__ == "__main__":`.'
+            'put the rest under `if __name__ == "__main__":`.'
         )
 
 
@@ -240,77 +258,3 @@ def _walk(start: Any, qualname: str) -> Any:
     for name in qualname.split("."):
         start = getattr(start, name, None)
     return start
-
-
-class Script:
-    """The main script of the worker's process, loaded once for the functions in it."""
-
-    def __init__(self, main: dict[str, str]) -> None:
-        self.stopped_at: str | None = None
-        self._main = main
-        self._module: ModuleType | None = None
-        self._error: Exception | None = None
-
-    def loaded(self) -> ModuleType:
-        """The module. Raises what the script raised, again if asked again."""
-        if self._module is None:
-            self._module = ModuleType(MAIN)
-            self._load(self._module)
-        if self._error is not None:
-            raise self._error
-        return self._module
-
-    def _load(self, module: ModuleType) -> None:
-        context.loading = True
-        try:
-            code = self._prepare(module)
-            # Under both names, for what looks up the classes and functions in it.
-            sys.modules[MAIN] = sys.modules["__main__"] = module
-            exec(code, module.__dict__)
-        except Loading as stop:
-            self.stopped_at = _line_of(stop, module)
-        except SystemExit:
-            pass  # what was defined until then is what there is
-        except Exception as error:
-            error.add_note(_NOTE)
-            self._error = error
-        finally:
-            context.loading = False
-
-    def _prepare(self, module: ModuleType) -> CodeType:
-        if "module" in self._main:
-            return _by_name(module, self._main["module"])
-        return _by_path(module, self._main["path"])
-
-
-_NOTE = (
-    "(A pool child loads the main script to find the tasks in it. What only the script itself "
-    'should do belongs under `if __name__ == "__main__":`.)'
-)
-
-
-def _by_path(module: ModuleType, path: str) -> CodeType:
-    module.__file__ = path
-    with open(path, "rb") as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
-
-
-def _by_name(module: ModuleType, name: str) -> CodeType:
-    """As `python -m name` does it, for relative imports to work."""
-    from importlib.util import find_spec
-
-    spec = find_spec(name)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"there is no module {name} here", name=name)
-    module.__file__ = spec.origin
-    module.__spec__, module.__loader__, module.__package__ = spec, spec.loader, spec.parent
-    return spec.loader.get_code(name)  # type: ignore[attr-defined,no-any-return]
-
-
-def _line_of(stop: Loading, module: ModuleType) -> str:
-    trace, number = stop.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_globals is module.__dict__:
-            number = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{module.__file__}, line {number}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from . import context
 from .clock import Clock, SystemClock
 from .context import refuse_while_loading
 from .errors import StoreUnavailable
@@ -98,8 +99,7 @@ class Sloth:
         options = {"max_attempts": max_attempts, "backoff": backoff}
         if lease is not _UNSET:
             options["lease"] = lease
-        if change := policy_change(options):
-            refuse_while_loading()
+        if (change := policy_change(options)) and not context.loading:
             self.verbs.lanes.set_policy(name, lambda old: old._replace(**change), list(change))
         return Queue(name, self.verbs)
 

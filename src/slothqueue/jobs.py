@@ -20,6 +20,10 @@ BY_HAND: Millis = 60_000
 """A lease taken by hand lasts this long unless the queue says otherwise."""
 
 
+ALONE: Millis = 2_000
+"""Who has waited this long for a job while no worker is running is told so."""
+
+
 class Jobs:
     """Jobs of one store, seen through one handle, or through one transaction of it."""
 
@@ -229,6 +233,7 @@ class Jobs:
         if not self.store.ended:
             self._refuse_inside("wait for a job")
         until, store = self._deadline(timeout), self.store
+        since, told = store.clock.awake(), job.kind == "payload"
         self.waker.start()
         while True:
             mark = self.waker.mark()
@@ -240,7 +245,26 @@ class Jobs:
             if (self.waker.take_deaths() or self.upkeep.due()) and self.upkeep.run():
                 continue  # a dead shim's receipt may have ended just this one
             left = self._left(until, f"job {job.id} has not ended")
-            self.waker.wait(mark, soonest(left, self.upkeep.next_look()))
+            patient = None if told else since + ALONE - store.clock.awake()
+            if patient is not None and patient <= 0:
+                patient, told = None, True
+                self._say_if_alone(job)
+            self.waker.wait(mark, soonest(left, patient, self.upkeep.next_look()))
+
+    def _say_if_alone(self, job: Job) -> None:
+        """Who waits for a job that nobody will run should know it."""
+        if self.upkeep.anybody_works() or self.store.look(
+            lambda tx: self.store.jobs.running(tx, job.id)
+        ):
+            return
+        import logging  # costly, and only those who wait need it
+
+        logging.getLogger("slothqueue").warning(
+            "waiting for job %d (%s), but no worker is running: sloth.worker().run(), or `sloth "
+            "worker`, runs it. Without one give result() a timeout.",
+            job.id,
+            job.name[:60],
+        )
 
     def history(self, id: int) -> list[Event]:
         """Everything that happened to a job, oldest first. Raises JobNotFound."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import attempt, child
 from .codec import decode, encode
 from .context import CurrentJob, call_within
+from .loading import MAIN
 from .models import Ending
 from .spawn import Spawned
 
@@ -37,7 +38,7 @@ def reference(function: Any) -> dict[str, Any] | None:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<>")
     if module not in sys.modules or "<" in name or _source(function).startswith("<"):
         return None
-    if module not in ("__main__", child.MAIN):
+    if module not in ("__main__", MAIN):
         return _place(module, name) if getattr(sys.modules[module], "__spec__", None) else None
     main = _main(module)
     return _place(module, name, main) if main else None

@@ -137,12 +137,18 @@ def _main_name(module: str) -> str:
 def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
     """Remember a task. Two functions under one name are refused; loading one again is not."""
     there = known.get(task.name)
-    if there is not None and _place(there.function) != _place(task.function):
+    if there is not None and not _is_again(there.function, task.function):
         raise WrongState(
             f"there are two tasks named {task.name!r}: {_place(there.function)} and "
             f"{_place(task.function)}. Give one of them another name: @sloth.task(name=...)"
         )
     known[task.name] = registered[task.name] = task
+
+
+def _is_again(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Whether this is the same definition, loaded again, or a later one of the same session."""
+    place = _place(new)
+    return _place(old) == place or place.startswith("<")  # a notebook's cell has no file
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -179,6 +179,13 @@ class Upkeep:
             self._store.write(lambda tx: self._forget(tx, dead), durable=False)
         self._collect_files({holder.lock for holder in known} - {holder.lock for holder in dead})
 
+    def anybody_works(self) -> bool:
+        """Whether a worker lives, here or elsewhere."""
+        rows = self._store.look(self._store.names.live_holders)
+        size = len(Holder._fields)
+        working = [Holder(*row[:size]) for row in rows if row[-1] is not None]
+        return any(self._verdict(holder) not in REASONS for holder in working)
+
     def _forget(self, tx: Tx, dead: list[Holder]) -> None:
         for holder in dead:
             if not self._store.jobs.leases_of(tx, holder.id):

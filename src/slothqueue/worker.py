@@ -85,11 +85,12 @@ class Worker:
     def run_until_idle(self) -> int:
         """Run what is due now, and all that becomes due meanwhile; how many attempts ended.
 
-        Jobs for later, retries among them, are left for later.
+        Jobs for later, retries among them, are left for later. A signal that ends it goes its usual
+        way afterwards: Ctrl-C raises KeyboardInterrupt.
         """
         refuse_while_loading()
         before = self.settled
-        with self._open(), self._signals():
+        with self._open(), self._signals(pass_on=True):
             while not self._done():
                 if self._turn():
                     continue
@@ -159,19 +160,24 @@ class Worker:
             log.warning("%s", error)
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self, *, pass_on: bool = False) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        kept = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        caught: list[int] = []
+
+        def stop(number: int, _: Any) -> None:
+            caught.append(number)
+            self.stop()
+
+        kept = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
             for number, handler in kept.items():
                 signal.signal(number, handler)
+        if pass_on and caught:
+            signal.raise_signal(caught[0])
 
     # ---- waiting --------------------------------------------------------------------------------
 

@@ -127,15 +127,24 @@ def _app(session: Session, name: str) -> Sloth:
 
 
 def _import(module: str) -> Any:
-    from importlib import import_module
+    """The module, loaded for its definitions only: what else it does with a store is left out."""
+    from .. import loading
 
     try:
-        return import_module(module)
+        found = loading.module(module)
     except Exception as error:  # it is the user's code, and may raise anything
         raise Usage(
             f"--app: {module!r} cannot be imported from {os.getcwd()}: "
             f"{type(error).__name__}: {error}"
         ) from error
+    if found.stopped_at is not None:
+        logging.getLogger("slothqueue.worker").warning(
+            "%s uses its store while it is imported (%s): what is below that line is not loaded. "
+            'Put it under `if __name__ == "__main__":`',
+            module,
+            found.stopped_at,
+        )
+    return found.module
 
 
 def _same_file(one: str, other: str) -> bool:

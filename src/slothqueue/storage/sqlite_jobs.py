@@ -198,6 +198,9 @@ class SqliteJobs:
         row = tx.execute(SQL["job_state"], (job,)).fetchone()
         return None if row is None else int(row[0])
 
+    def running(self, tx: Tx, job: int) -> bool:
+        return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
+
     def find(
         self,
         tx: Tx,

@@ -164,6 +164,9 @@ where j.id = ?1
 -- A cheap look for those who wait: the state of a job, running told as queued.
 select state from _sloth_job where id = ?1
 
+-- name: is_running
+select 1 from _sloth_running where id = ?1
+
 -- name: running_ids
 -- scan: one row per live lease
 select r.id from _sloth_running r join _sloth_lane l on l.id = r.lane
