@@ -74,12 +74,15 @@ def _reason(error: Retry) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """`TypeName: text` on the first line, then the traceback; bounded, and fit for any store."""
+    """`TypeName: text` on the first line, then where it was raised; bounded, fit for any store."""
     if isinstance(error, MemoryError):
         # The frames still hold what filled the memory.
         traceback.clear_frames(error.__traceback__)
     lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__))
-    return bounded(f"{summary(error)}\n\n{''.join(lines)}")
+    first = summary(error)
+    if len(lines) > 1 and f".{lines[-1].strip()}".endswith(f".{first}"):
+        del lines[-1]  # it would say once more what the first line says
+    return bounded(f"{first}\n\n{''.join(lines)}")
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:

@@ -123,7 +123,7 @@ class Job:
     def name(self) -> str:
         """A short name for people: the command line, the task, or the payload."""
         if self._row[2] == COMMAND:
-            return " ".join(self.payload["argv"])
+            return command_line(self.payload)
         return str(self._row[3] if self._row[2] == TASK else self._row[14])
 
     @property
@@ -142,7 +142,8 @@ class Job:
         """
         job = self._jobs.wait_for_end(self, timeout)
         if job.state == "failed":
-            raise JobFailed(f"job {job.id} failed after {job.attempts} attempts: {job.error}")
+            tries = "1 attempt" if job.attempts == 1 else f"{job.attempts} attempts"
+            raise JobFailed(f"job {job.id} failed after {tries}: {job.error}")
         if job.state == "cancelled":
             raise JobCancelled(
                 f"job {job.id} was cancelled: {job.error or job.message or 'on request'}"
@@ -162,6 +163,16 @@ class Job:
     def __repr__(self) -> str:
         name = self.name[:60]
         return f"<Job {self.id} {self.state} in {self.queue!r}, attempt {self.attempts}: {name}>"
+
+
+def command_line(payload: dict[str, Any]) -> str:
+    """A command as one would type it: quoted, but for a text that is the shell's own."""
+    words: list[str] = payload["argv"]
+    if payload.get("shell"):
+        return words[0]
+    from shlex import join
+
+    return join(words)
 
 
 class Lease:

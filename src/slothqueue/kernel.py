@@ -55,6 +55,23 @@ def supported() -> bool:
     return sys.platform == "linux"
 
 
+_LIMITS = {
+    errno.EMFILE: "raise fs.inotify.max_user_instances, or the limit of open files (ulimit -n)",
+    errno.ENOSPC: "raise fs.inotify.max_user_watches",
+}
+
+
+def why_not_watched(error: OSError, place: str) -> str:
+    """A sentence on why this place cannot be watched, with what to do where something can be done.
+
+    Sources: inotify_init(2) and inotify_add_watch(2) for the two limits.
+    """
+    advice = _LIMITS.get(error.errno or 0)
+    told = error.strerror or str(error)
+    why = f"{told}; {advice}" if advice else f"{error.filename or place}: {told}"
+    return f"changes of this store cannot be watched, so it is looked at four times a second: {why}"
+
+
 def _call(name: str, *arguments: object) -> int:
     import ctypes  # 5 ms that only those who wait should pay
 

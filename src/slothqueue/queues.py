@@ -11,7 +11,7 @@ from .context import refuse_while_loading
 from .handles import Job, Lease
 from .jobs import Jobs
 from .models import COMMAND, PAYLOAD, NewJob, Policy
-from .timing import Duration, Moment, millis, moment
+from .timing import Duration, Moment, millis, moment, some_millis
 
 Names = tuple[str, int, str]
 MOST_ATTEMPTS = 1_000_000
@@ -58,7 +58,7 @@ def new_job(
         _check_count(priority, "priority", -1_000_000, 1_000_000)
     if max_attempts is not None:
         _check_count(max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
-    limit = None if timeout is None else millis(timeout, what="timeout")
+    limit = None if timeout is None else some_millis(timeout, what="timeout")
     return NewJob(lane, -priority, due, relative, max_attempts, limit, text)
 
 
@@ -93,10 +93,7 @@ def lease_length(value: Duration | None) -> Millis | None:
     """How long a lease lasts without a heartbeat; None if it is not limited."""
     if value is None:
         return None
-    length = millis(value, what="lease")
-    if not length:
-        raise ValueError(f"lease must be longer than nothing, and is {value!r}; None is no limit")
-    return length
+    return some_millis(value, what="lease")
 
 
 def _backoff(value: Any) -> tuple[float, Millis]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .clock import Clock, Millis
-from .models import Ending, Policy, Verdict, verdict
+from .models import DONE, Ending, Policy, Verdict, verdict
 from .storage.base import Held, Settlement, Store, Tx
 
 
@@ -27,19 +29,38 @@ def note_base(store: Store, tx: Tx, asked: Millis) -> None:
         store.names.set_meta(tx, "base", str(asked))
 
 
+class Settled(NamedTuple):
+    """What the end of an attempt came to: the state of the job, and the wait if it comes again."""
+
+    state: int
+    delay: Millis | None
+    max_attempts: int | None
+
+
+_DONE = Settled(DONE, None, None)
+
+
 def settle(store: Store, tx: Tx, held: Held, ending: Ending) -> bool:
     """End an attempt inside the caller's transaction; False if the lease was lost before."""
+    return decide(store, tx, held, ending) is not None
+
+
+def decide(store: Store, tx: Tx, held: Held, ending: Ending) -> Settled | None:
+    """The same; tells what it came to, None if the lease was lost before."""
     now = store.clock.wall()
     if ending.kind == "complete":
-        return store.jobs.complete(tx, held, now, ending.result, ending.message)
+        done = store.jobs.complete(tx, held, now, ending.result, ending.message)
+        return _DONE if done else None
     row = store.jobs.policy(tx, held.id)
     if row is None:
-        return False
+        return None
     _, _, _, attempts, max_attempts, factor, cap = row
     judged = verdict(ending, held.attempt, Policy(max_attempts, factor, cap))
     if judged.delay:
         note_base(store, tx, base(store.clock))
-    return store.jobs.settle(tx, _settlement(store, held, ending, judged, attempts, now))
+    if not store.jobs.settle(tx, _settlement(store, held, ending, judged, attempts, now)):
+        return None
+    return Settled(judged.state, judged.delay, max_attempts)
 
 
 def _settlement(

@@ -292,8 +292,7 @@ def _enter(cwd: str) -> None:
     try:
         os.chdir(cwd)
     except OSError as error:
-        gone = error.errno == errno.ENOENT
-        what = "is gone" if gone else f"cannot be used: {error.strerror}"
+        what = "is gone" if error.errno == errno.ENOENT else f"cannot be used: {error.strerror}"
         raise Refusal(126, f"its working directory {cwd} {what}") from None
 
 
@@ -316,12 +315,14 @@ def _spawn(argv: list[str], output: int) -> int:
 
 
 def _refusal(name: str, error: OSError) -> Refusal:
+    tip = "; --shell gives a text to the shell" if set(name) & set(" \t\n|&;<>$") else ""
     if error.errno == errno.ENOENT and "/" not in name:
-        return Refusal(127, f"there is no program {name} on the PATH")
+        path = os.environ.get("PATH", os.defpath)[:200]
+        return Refusal(127, f"there is no program {name!r} on the PATH of the worker ({path}){tip}")
     if error.errno == errno.ENOENT and os.path.lexists(name):
         return Refusal(127, f"{name} needs an interpreter that is not there; see its first line")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return Refusal(127, f"there is no program {name}")
+        return Refusal(127, f"there is no program {name!r}{tip}")
     if error.errno == errno.ENOEXEC:
         return Refusal(126, f"{name} is not a program: it has no #! line and is no binary of ours")
     return Refusal(126, f"{name} cannot be run: {error.strerror}")
@@ -359,8 +360,7 @@ class Paper:
 
     def _write(self, text: bytes) -> int:
         if self.file is None:
-            mode = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
-            self.file = os.open(self.path + ".part", mode, 0o600)
+            self.file = os.open(self.path + ".part", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         done = 0
         while done < len(text):
             done += os.pwrite(self.file, text[done:], done)

@@ -11,7 +11,7 @@ from .lanes import Lane
 from .launching import Launcher
 from .models import COMMAND, TASK, Ending
 from .running import Run, Slot
-from .settling import settle
+from .settling import Settled, decide
 from .storage.base import Claimed, Glance, Held, Holder, Terms, Tx
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Step(NamedTuple):
     claimed: list[Claimed]
     lost: list[int]
     handed: list[tuple[Run, Holder]]
+    settled: list[Settled | None]
+    """What became of each that had ended; None if its lease was lost."""
 
 
 class Steps:
@@ -91,7 +93,8 @@ class Steps:
 
     def _transact(self, tx: Tx, me: int, todo: Todo) -> Step:
         jobs, names, now = self._store.jobs, self._store.names, self._store.clock.wall()
-        lost = [one.held.id for one in todo.ended if not settle(self._store, tx, *one)]
+        settled = [decide(self._store, tx, *one) for one in todo.ended]
+        lost = [one.held.id for one, became in zip(todo.ended, settled) if became is None]
         for run, fraction, message in todo.news:
             jobs.progress(tx, run.held, now, f"{fraction:.0%}", message)
         for holder in [taker for _, taker in todo.takers] + _unregistered(todo.slots):
@@ -103,7 +106,7 @@ class Steps:
             names.drop_helper(tx, holder.id)
         claimed = self._claim(tx, me, todo, now) if todo.due else []
         lost += [run.held.id for run, taker in todo.takers if (run, taker) not in handed]
-        return Step(claimed, lost, handed)
+        return Step(claimed, lost, handed, settled)
 
     def _claim(self, tx: Tx, me: int, todo: Todo, now: Millis) -> list[Claimed]:
         idle = iter([slot.holder.id for slot in todo.slots if slot.holder is not None])

@@ -15,7 +15,7 @@ from .handles import Job
 from .jobs import Jobs
 from .models import TASK
 from .queues import QueueOptions, enqueue, lease_length
-from .timing import Duration, Moment, millis
+from .timing import Duration, Moment, some_millis
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -162,6 +162,6 @@ def settings(
     return Settings(
         queue,
         max_attempts,
-        None if timeout is None else millis(timeout, what="timeout"),
+        None if timeout is None else some_millis(timeout, what="timeout"),
         lease_length(lease),
     )

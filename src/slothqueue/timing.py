@@ -37,6 +37,14 @@ def millis(duration: Duration, *, what: str = "duration") -> Millis:
     return round(value)
 
 
+def some_millis(duration: Duration, *, what: str) -> Millis:
+    """The same where nothing would make no sense, such as a time limit."""
+    value = millis(duration, what=what)
+    if not value:
+        raise ValueError(f"{what} must be longer than zero, and is {duration!r}")
+    return value
+
+
 def _millis(duration: Duration, what: str) -> float:
     if isinstance(duration, bool):
         raise ValueError(f"{what} is {duration!r}; give seconds or text such as '10m'")

@@ -173,10 +173,7 @@ class Watcher:
         self.error = error
         if not self._said:
             self._said = True
-            self._say(
-                f"changes of this store cannot be watched ({error.strerror or error}), so it is "
-                "looked at four times a second. On Linux, raise fs.inotify.max_user_instances."
-            )
+            self._say(kernel.why_not_watched(error, self._live))
 
     def _close_all(self) -> None:
         helper, self._helper = self._helper, None

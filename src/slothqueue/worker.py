@@ -21,6 +21,7 @@ from .models import Ending
 from .running import Run, ThreadRun, timed_out
 from .steps import Ended, Step, Steps, Todo
 from .storage.base import Claimed, Held, Holder
+from .telling import outcome, stopping
 from .timing import Duration, millis
 from .waker import soonest
 
@@ -249,7 +250,7 @@ class Worker:
             return
         if self._stop_at is None:
             self._stop_at = awake + self._grace
-            log.info("stopping; %d running", len(self._runs))
+            log.info("%s", stopping(len(self._runs), self._grace))
             for run in self._runs.values():
                 run.ask()
         if self._stops > 1 or awake >= self._stop_at:
@@ -323,8 +324,8 @@ class Worker:
         for slot in todo.slots:
             slot.registered = True
         self.settled += len(todo.ended)
-        for one in todo.ended:
-            _tell(one, lost=one.held.id in step.lost)
+        for one, became in zip(todo.ended, step.settled):
+            log.info("%s", outcome(one, became))
         for id in step.lost:
             if id in self._runs:
                 self._lose(self._runs[id])
@@ -362,10 +363,3 @@ class Worker:
         """A function said that it makes progress."""
         self._beats.soon(id)
         self._wake()
-
-
-def _tell(one: Ended, *, lost: bool) -> None:
-    held, ending = one
-    what = "lost its lease" if lost else ending.kind
-    summary = (ending.error or ending.message or "").partition("\n")[0]
-    log.info("job %d attempt %d: %s %s", held.id, held.attempt, what, summary)

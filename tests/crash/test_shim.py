@@ -173,8 +173,8 @@ def test_a_shell_is_used_only_when_asked_for(commands: Commands):
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        (["no-such-program-of-ours"], 127, "there is no program no-such-program-of-ours on the"),
-        (["/no/such/program"], 127, "there is no program /no/such/program"),
+        (["no-such-program-of-ours"], 127, "there is no program 'no-such-program-of-ours' on the"),
+        (["/no/such/program"], 127, "there is no program '/no/such/program'"),
         (["/etc/passwd"], 126, "/etc/passwd cannot be run: Permission denied"),
         (["/etc"], 126, "/etc cannot be run: Permission denied"),
     ],

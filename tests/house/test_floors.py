@@ -44,7 +44,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("features", {"jobs", "handles", "lanes", "presence", "settling", "upkeep", "waker"}),
     ("compound features", {"commands", "queues", "tasks"}),
     ("running", {"attempt", "beats", "child", "ear", "launching", "pool", "running"}),
-    ("worker", {"worker", "steps"}),
+    ("worker", {"worker", "steps", "telling"}),
     ("face", {"client"}),
     ("second faces", {"testing"}),
     ("doors", {"cli"}),
@@ -108,6 +108,8 @@ NEIGHBORS = {
     ("beats", "running"),
     # a worker writes by steps
     ("worker", "steps"),
+    ("worker", "telling"),
+    ("telling", "steps"),
 }
 
 # Packages that are one room: they stand on the map as one, and the modules in them know each other.

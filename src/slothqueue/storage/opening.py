@@ -12,7 +12,7 @@ from . import filesystem, migrate
 from .base import NameVerbs
 from .checkpoints import log_bytes
 from .locking import begin, patiently, undo
-from .sqlite_errors import cannot_create, cannot_open, corrupt
+from .sqlite_errors import cannot_create, cannot_open, corrupt, not_regular
 
 FLOOR = (3, 37, 0)
 one_at_a_time = threading.Lock()
@@ -31,6 +31,8 @@ def check_place(path: str, *, allow_unsafe_fs: bool) -> tuple[str | None, bool]:
         )
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
         raise cannot_open(path, StoreUnavailable("no such place"))
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise not_regular(path)
     try:
         return filesystem.check(path), True
     except StoreUnavailable:

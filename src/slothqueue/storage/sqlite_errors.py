@@ -48,7 +48,7 @@ def translate(error: sqlite3.Error, path: str) -> SlothError:
     if number == _CANTOPEN:
         return cannot_open(path, error)
     return StoreUnavailable(
-        f"{path}: {error}. `sloth status --db {path}` tells whether it can be used."
+        f"{path}: {error}. `sloth status --db {_quoted(path)}` tells whether it can be used."
     )
 
 
@@ -83,7 +83,7 @@ def cannot_open(path: str, error: Exception) -> SlothError:
         )
     if not os.path.isdir(folder):
         return StoreUnavailable(
-            f"the directory {folder} does not exist. Create it: mkdir -p {folder}"
+            f"the directory {folder} does not exist. Create it: mkdir -p {_quoted(folder)}"
         )
     if not os.access(folder, os.W_OK | os.X_OK) or (
         os.path.exists(path) and not os.access(path, os.W_OK)
@@ -101,7 +101,25 @@ def cannot_create(path: str, error: OSError) -> SlothError:
         return read_only(path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"the disk of {path} is full. Free some space and try again.")
-    return cannot_open(path, error)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return cannot_open(path, error)
+    return StoreUnavailable(
+        f"{path} cannot be created: {error.strerror}. Choose another place with --db or SLOTH_DB."
+    )
+
+
+def not_regular(path: str) -> SlothError:
+    """A device, a pipe or a socket: nothing can be kept there."""
+    return StoreUnavailable(
+        f"{path} is not a regular file. Name one that is, or one that does not exist yet."
+    )
+
+
+def _quoted(path: str) -> str:
+    """A path as a shell takes it."""
+    from shlex import quote  # only for those who made a mistake
+
+    return quote(path)
 
 
 def _disk_is_full(path: str) -> bool:

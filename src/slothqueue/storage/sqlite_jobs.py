@@ -246,15 +246,20 @@ class SqliteJobs:
         """How many jobs are in each state; `scheduled` are those of queued that are for later."""
         total = dict.fromkeys(("queued", "scheduled", "running", "done", "failed", "cancelled"), 0)
         for lane in lanes:
-            waiting, later = tx.execute(SQL["count_sched"], (lane, now)).fetchone()
-            running = tx.execute(SQL["count_running"], (lane,)).fetchone()[0]
+            due, later = self.waiting(tx, lane, now)
             total["scheduled"] += later
-            total["queued"] += waiting + tx.execute(SQL["count_ready"], (lane,)).fetchone()[0]
-            total["running"] += running
+            total["queued"] += due + later
+            total["running"] += tx.execute(SQL["count_running"], (lane,)).fetchone()[0]
         for lane, state, count in tx.execute(SQL["count_ended"]).fetchall():
             if lane in lanes:
                 total[STATES[state]] += count
         return total
+
+    def waiting(self, tx: Tx, lane: int, now: Millis) -> tuple[int, int]:
+        """How many of a lane are due, and how many are for later. Looks at no other job."""
+        waiting, later = tx.execute(SQL["count_sched"], (lane, now)).fetchone()
+        ready = tx.execute(SQL["count_ready"], (lane,)).fetchone()[0]
+        return ready + waiting - later, later
 
     def record(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["record"], (job,)).fetchone()  # type: ignore[no-any-return]
