@@ -54,7 +54,7 @@ def _hold(path: str) -> int:
     import fcntl
 
     lock = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 

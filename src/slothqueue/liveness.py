@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from typing import NamedTuple
 
 from .clock import Clock
@@ -78,6 +79,7 @@ class Incarnation:
 
     def __init__(self, live: str, clock: Clock) -> None:
         self._descriptor: int | None = None
+        _lives.add(self)
         self.id = fresh_id()
         self.path = os.path.join(live, f"{os.urandom(16).hex()}.lock")
         make_private(live)
@@ -105,6 +107,19 @@ class Incarnation:
         return f"Incarnation({self.holder.label}, {state})"
 
 
+_lives: weakref.WeakSet[Incarnation] = weakref.WeakSet()
+
+
+def _become_nobody() -> None:
+    """In a forked child: a lock that it keeps would keep its dead parent alive for everybody."""
+    for life in list(_lives):
+        life.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_become_nobody)
+
+
 def fresh_id() -> int:
     """A holder's id: random, so that it proves a lease beside the fence. Never zero."""
     return int.from_bytes(os.urandom(8), "big") >> 1 | 1
@@ -127,7 +142,7 @@ def lock_new(path: str) -> int:
     except OSError as error:
         raise _unusable(os.path.dirname(path), error) from error
     if fcntl is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 

@@ -84,7 +84,8 @@ class CommandRun:
     def __init__(self, claimed: Claimed, command: Command, place: Place) -> None:
         self.held, self._command, self._place = held_of(claimed), command, place
         self.limit = claimed.timeout
-        self._given = False
+        self._given = self._begun = False
+        self._told: Ending | None = None
 
     def taker(self) -> Holder | None:
         spawned = self._command.spawned
@@ -99,12 +100,15 @@ class CommandRun:
             return None
 
     def begin(self) -> None:
-        self._command.go()
+        if self._told is None:
+            self._begun = self._command.go()
 
     def poll(self) -> Ending | None:
         if not self._command.gone:
             return None
         told = self._command.ending()
+        if told is None and self._told is not None:
+            return self._told
         if told is None:
             self._command.sweep()
             return reclaim("gone", f"shim {self._command.spawned.pid}", self._how())
@@ -122,13 +126,11 @@ class CommandRun:
         """A command is not told before it has to stop."""
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
-        if not self._given:
-            self._command.close()  # it has not begun, and will not
-        elif hurry:
-            self._command.stop(ending.reason or "its worker stops")
+        if not self._begun:
+            self._told = ending  # it has not begun, and will not: the shim goes when it hears this
+        self._command.stop(ending.reason or "its worker stops")
+        if hurry:
             self._command.hurry()
-        else:
-            self._command.stop(ending.reason or "its worker stops")
 
     def files(self) -> list[Any]:
         spawned = self._command.spawned

@@ -371,7 +371,7 @@ def _hold(path: str) -> None:
     import fcntl  # here, for this module is imported where there is none, too
 
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _adopt() -> None:

@@ -49,7 +49,7 @@ class Spawned:
     def send(self, line: bytes) -> bool:
         """Send one line; False when the process no longer listens."""
         try:
-            self.socket.setblocking(True)
+            self.socket.settimeout(5)  # one that was stopped must not stop us
             self.socket.sendall(line + b"\n")
         except OSError:
             return False

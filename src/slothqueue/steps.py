@@ -34,7 +34,7 @@ class Todo(NamedTuple):
     dropped: list[Holder]
     slots: list[Slot]
     due: dict[int, Glance]
-    free: int
+    room: int
 
     @property
     def needed(self) -> bool:
@@ -115,7 +115,7 @@ class Steps:
         return self._store.jobs.claim(
             tx,
             list(todo.due),
-            todo.free + len(todo.ended),
+            todo.room,
             now,
             lambda lane: self._terms(me, lane, todo.due[lane].lease, idle),
         )

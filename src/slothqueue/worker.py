@@ -187,7 +187,7 @@ class Worker:
 
     def _wait(self) -> None:
         """Sleep until something rings, ends or falls due."""
-        if self._free():
+        if self._free() > 0:
             self.store.want()
             if self._steps.look():
                 return  # committed just before others knew that we want to be rung for
@@ -206,7 +206,7 @@ class Worker:
             waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
         look = (
             self.verbs.next_look(self._steps.lanes)
-            if self._free()
+            if self._free() > 0
             else self.verbs.upkeep.next_look()
         )
         return self.sloth.waker.patience(soonest(look, *waits))
@@ -269,7 +269,7 @@ class Worker:
         self._beat()  # our own leases first, then those of others: we may have been stopped
         if self.sloth.waker.take_deaths() or self.verbs.upkeep.due():
             self.verbs.upkeep.run()
-        due = self._steps.due_lanes() if self._free() else {}
+        due = self._steps.due_lanes() if self._room() else {}
         takers = self._takers = self._due_takers()
         todo = Todo(
             ended=self._ended,
@@ -278,7 +278,7 @@ class Worker:
             dropped=self._dropped,
             slots=self._launcher.idle(),
             due=due,
-            free=self._free(),
+            room=self._room(),
         )
         if not todo.needed:
             return False
@@ -317,7 +317,11 @@ class Worker:
         return waiting + [(run, to) for run in self._runs.values() if (to := run.taker())]
 
     def _free(self) -> int:
-        return 0 if self._stops else self.concurrency - len(self._runs) - len(self._ended)
+        return self._room() - len(self._ended)
+
+    def _room(self) -> int:
+        """How many jobs we could take on once what has ended is settled."""
+        return 0 if self._stops else self.concurrency - len(self._runs)
 
     def _after(self, step: Step, todo: Todo, since: Millis) -> None:
         """Act on what is committed."""

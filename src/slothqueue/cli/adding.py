@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..queues import check_name
 from . import facts
-from .parsing import Parser, Usage, checked, duration, moment_of, whole
+from .needs import say_if_stuck
+from .parsing import Parser, Usage, checked, duration, moment_of, some_duration, whole
 from .session import Session
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from ..handles import Job
 
 USAGE = """\
@@ -58,7 +61,7 @@ def job_options(parser: Parser) -> None:
     parser.option(
         "--timeout",
         metavar="T",
-        type=duration,
+        type=some_duration,
         help="end it, with all it has started, after so long",
     )
     parser.option("--cwd", metavar="DIR", help="the directory that it runs in (default: this one)")
@@ -67,7 +70,6 @@ def job_options(parser: Parser) -> None:
 
 def add_options(parser: Parser) -> None:
     job_options(parser)
-    parser.flag("--no-start", help="start no worker; today none is started by itself anyway")
     parser.describe(
         USAGE,
         "The job is safe on disk when the id is printed. A worker runs it:\n`sloth worker`. "
@@ -84,33 +86,29 @@ id=$(sloth add -- make all) && sloth follow $id
 
 
 def add_command(session: Session, options: Any) -> int:
-    sloth = session.store()
     job = enqueue(session, options)
     if session.json:
         session.tell(facts.job_facts(job))
     else:
         session.say(str(job.id))
     sys.stdout.flush()
-    if nobody := facts.nobody_serves(sloth, job.queue):
-        start = "worker" if nobody.startswith("no worker is") else f"worker -q {job.queue}"
-        session.note(f"{nobody}, so nothing will run until you start one: {session.command(start)}")
+    say_if_stuck(session, job, "nothing will run until you start one")
     return 0
 
 
 def enqueue(session: Session, options: Any) -> Job:
-    """Write the job that the options tell of."""
-    words = _command(options)
+    """Write the job that the options tell of; a note for what may be meant in another way."""
+    cwd = _directory(options.cwd)
+    words = _command(options, cwd)
     sloth = session.store()
     if options.delay is not None and options.at is not None:
         raise Usage("give --in or --at, not both")
-    at = None
-    if options.at is not None:
-        from ..timing import as_datetime
-
-        at = as_datetime(moment_of(options.at, sloth.clock.wall()))
+    at = None if options.at is None else _moment(session, options.at)
+    if options.stray:
+        session.note(options.stray)
     return sloth.queue(options.queue).enqueue_command(
         words,
-        cwd=_directory(options.cwd),
+        cwd=cwd,
         shell=options.shell,
         timeout=options.timeout,
         delay=options.delay,
@@ -120,7 +118,17 @@ def enqueue(session: Session, options: Any) -> Job:
     )
 
 
-def _command(options: Any) -> list[str] | str:
+def _moment(session: Session, told: str) -> dt.datetime:
+    from ..timing import as_datetime
+
+    now = session.store().clock.wall()
+    at = moment_of(told, now)
+    if at <= now:
+        session.note(f"--at {told} is in the past, so the job starts at once")
+    return as_datetime(at)
+
+
+def _command(options: Any, cwd: str) -> list[str] | str:
     words: list[str] = options.command
     if not words:
         raise Usage(
@@ -129,12 +137,33 @@ def _command(options: Any) -> list[str] | str:
     if foreign := next((word for word in words if not _is_text(word)), None):
         raise Usage(f"{foreign!r} is not UTF-8, and a job keeps text only; let a script name it")
     if not options.shell:
+        if len(words) == 1 and _looks_like_shell(words[0]) and not _is_there(words[0], cwd):
+            raise Usage(_meant_for_a_shell(words[0]))
         return words
     if len(words) != 1:
         raise Usage(
             "--shell takes one text, so put it in quotes: sloth add --shell -- 'sort a | uniq'"
         )
     return words[0]
+
+
+def _looks_like_shell(word: str) -> bool:
+    return bool(word.strip()) and any(char.isspace() or char in "|&;<>$" for char in word)
+
+
+def _is_there(name: str, cwd: str) -> bool:
+    """Whether there is a file of this name where the command would look for it, from here."""
+    folders = [cwd] if "/" in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return any(os.path.exists(os.path.join(cwd, folder, name)) for folder in folders)
+
+
+def _meant_for_a_shell(word: str) -> str:
+    from shlex import quote
+
+    return (
+        f"there is no program {word!r}; for a line of shell write "
+        f"`sloth add --shell -- {quote(word)}`, for a program with arguments leave out the quotes"
+    )
 
 
 def _is_text(word: str) -> bool:

@@ -6,13 +6,12 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..liveness import verdict
+from ..handles import command_line
 from ..models import Event
-from ..storage.base import Holder
 
 if TYPE_CHECKING:
-    from ..client import Sloth
     from ..handles import Job
+    from ..storage.base import Holder
 
 
 def job_facts(job: Job) -> dict[str, Any]:
@@ -75,12 +74,7 @@ def title_of(name: str, kind: str, payload: Any) -> str:
         return f"{name}({_arguments(payload)})"
     if kind != "command":
         return name
-    words: list[str] = payload["argv"]
-    if len(words) == 1 or payload.get("shell"):
-        return words[0]
-    from shlex import join
-
-    return join(words)
+    return command_line(payload)
 
 
 def _arguments(payload: dict[str, Any]) -> str:
@@ -92,40 +86,18 @@ def _arguments(payload: dict[str, Any]) -> str:
 
 
 class Working:
-    """A worker that is alive, by the kernel's word."""
+    """A worker that is alive, with what it tells of itself."""
 
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        self.holder = Holder(*row[:12])
-        self.since: int = row[12]
-        told = json.loads(row[13])
+    def __init__(self, holder: Holder, since: int, told: dict[str, Any]) -> None:
+        self.holder, self.since = holder, since
         self.queues: list[str] | None = told.get("queues")
         self.concurrency: int = told.get("concurrency", 0)
         self.pool: str = told.get("pool", "")
+        self.tasks: list[str] = told.get("tasks", [])
 
     @property
     def label(self) -> str:
         return self.holder.label
-
-    def serves(self, queue: str) -> bool:
-        return self.queues is None or queue in self.queues
-
-
-def workers(sloth: Sloth) -> list[Working]:
-    """The workers that are alive. Who says so is the kernel, not the row that a worker left."""
-    rows = sloth.store.read(sloth.store.names.live_holders)
-    place = sloth.presence.place
-    found = [Working(row) for row in rows if row[13] is not None]
-    return [one for one in found if verdict(one.holder, place, sloth.store.live) == "alive"]
-
-
-def nobody_serves(sloth: Sloth, queue: str) -> str | None:
-    """A sentence when nobody is there to run the jobs of a queue."""
-    alive = workers(sloth)
-    if any(one.serves(queue) for one in alive):
-        return None
-    if alive:
-        return f"no worker serves queue {queue!r}"
-    return "no worker is running"
 
 
 def exit_code(job: Job) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..clock import Millis
-from ..timing import millis, moment
+from ..timing import millis, moment, some_millis
 
 
 class Usage(Exception):
@@ -62,11 +62,12 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="help", help="show this")
         self.set_defaults(**self._defaults_given)
         command: list[str] = []
+        given = words
         if self._takes_command:
             words, command = self._split(words)
         options: argparse.Namespace = self.parse_args(words)
         if self._takes_command:
-            options.command = command
+            options.command, options.stray = command, self._stray(given, words)
         if options.db == "":
             raise Usage("--db is empty; name a file, such as --db work.db")
         return options
@@ -83,6 +84,32 @@ class Parser(argparse.ArgumentParser):
             alone = word in self._flags or "=" in word or (word[1] != "-" and len(word) > 2)
             at += 1 if alone else 2
         return words[:at], words[at:]
+
+    def _stray(self, given: list[str], ours: list[str]) -> str | None:
+        """A sentence if what looks like an option of ours stands behind the command's first word."""
+        command = given[len(ours) :]
+        if not command or command[0] == "--":
+            return None
+        end = command.index("--") if "--" in command else len(command)
+        stray, rest, at = [], command[:1], 1
+        while at < len(command):
+            size = self._length(command[at]) if at < end else 0
+            (stray if size else rest).extend(command[at : at + (size or 1)])
+            at += size or 1
+        if not stray:
+            return None
+        from shlex import join
+
+        meant = f"sloth {self._command} {join([*ours, *stray])} -- {join(rest)}"
+        verb = "is" if len(stray) <= 2 else "are"
+        return f"{join(stray)} {verb} part of the command; if it is meant for sloth, write {meant}"
+
+    def _length(self, word: str) -> int:
+        """How many words an option of ours takes, with its value; 0 for what is none."""
+        action = self._option_string_actions.get(word.partition("=")[0])
+        if action is None or action.dest == "help":
+            return 0
+        return 1 if action.nargs == 0 or "=" in word else 2
 
     def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
         options, unknown = self.parse_known_args(words, namespace)
@@ -114,6 +141,15 @@ def _duration(text: str) -> str:
 
 duration = checked(_duration)
 """Text such as `10m`, checked; stays text."""
+
+
+def _some_duration(text: str) -> str:
+    some_millis(text, what="it")
+    return text
+
+
+some_duration = checked(_some_duration)
+"""The same, where zero makes no sense."""
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], Any]:

@@ -58,6 +58,11 @@ class Flusher:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def abandon(self) -> None:
+        """In a forked child: a thread of the parent may have held the lock, and nobody will free it."""
+        self._lock = threading.Lock()
+        self._close()
+
     def close(self) -> None:
         """Give back the descriptor; the next flush opens it again."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -19,6 +20,7 @@ class Stores:
         self._known: weakref.WeakSet[Forkable] = weakref.WeakSet()
         self._forking: list[Forkable] = []
         self._hooked = False
+        self._one_at_a_time = threading.Lock()
 
     def add(self, store: Forkable) -> None:
         self._known.add(store)
@@ -31,6 +33,7 @@ class Stores:
             )
 
     def _before(self) -> None:
+        self._one_at_a_time.acquire()
         self._forking = list(self._known)
         for store in self._forking:
             store.before_fork()
@@ -39,6 +42,10 @@ class Stores:
         forking, self._forking = self._forking, []
         for store in forking:
             store.after_fork(child=child)
+        if child:
+            self._one_at_a_time = threading.Lock()
+        else:
+            self._one_at_a_time.release()
 
 
 stores = Stores()

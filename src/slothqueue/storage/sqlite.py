@@ -13,6 +13,7 @@ of
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -85,6 +86,7 @@ class SqliteStore:
         self._flusher = Flusher(self.path + "-wal")
         self._checked = False
         self._crossing: str | None = None
+        self._turn_is_the_forks = False
 
     # ---- writing --------------------------------------------------------------------------------
 
@@ -213,16 +215,18 @@ class SqliteStore:
 
     def look(self, work: Callable[[Tx], T]) -> T:
         """Run one or two cheap statements, on the writer's warm connection if nobody uses it."""
-        if self._tx is None or not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(blocking=False):
             return self._with_reader(work)
-        self._owner = threading.get_ident()
         try:
-            return work(self._tx)
+            self._owner = threading.get_ident()
+            if self._tx is not None:
+                return patiently(work, self._tx, self.patience)
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
         finally:
             self._owner = 0
             self._turn.release()
+        return self._with_reader(work)
 
     def _with_reader(self, work: Callable[[Tx], T]) -> T:
         try:
@@ -289,6 +293,9 @@ class SqliteStore:
             raise WrongState(self.broken)
 
     def _drop_connections(self) -> None:
+        # The last connection to go takes the log along, and others may be about to flush it.
+        with contextlib.suppress(StoreUnavailable):
+            self.flush()
         self._readers.drop()
         self._checkpoints.close()
         if self._writer is not None:
@@ -354,7 +361,10 @@ class SqliteStore:
             self._drop_connections()
 
     def _why_not_to_fork(self) -> str | None:
-        if self._owner == threading.get_ident() or not self._turn.acquire(timeout=10):
+        self._turn_is_the_forks = self._owner != threading.get_ident() and self._turn.acquire(
+            timeout=10
+        )
+        if not self._turn_is_the_forks:
             return "while a transaction on it was open"
         if not self._readers.wait_until_idle(10):
             return "while a thread was reading from it"
@@ -364,7 +374,8 @@ class SqliteStore:
         crossing, self._crossing = self._crossing, None
         if child:
             self._begin_anew(crossing)
-        elif self._turn.locked() and self._owner != threading.get_ident():
+        elif self._turn_is_the_forks:
+            self._turn_is_the_forks = False
             self._turn.release()
         for _, after in self._at_fork:
             after(child)
@@ -377,7 +388,7 @@ class SqliteStore:
                 f"this process was forked {crossing}, so {self.path} cannot be used in it: its "
                 "locks would not hold. Fork before, or start the child as a new program."
             )
-        self._flusher.close()
+        self._flusher.abandon()
         self.bell_file.close()
         self.bell = Bell()
         self._start()

@@ -55,3 +55,4 @@ update _sloth_holder set ended = ?2 where id = ?1 and ended is null
 -- name: drop_helper
 -- A child or a shim that holds nothing is nobody's history: attempts name the worker.
 delete from _sloth_holder where id = ?1 and worker <> id
+  and not exists (select 1 from _sloth_running where holder = ?1)
