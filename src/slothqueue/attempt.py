@@ -8,12 +8,9 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from .codec import encode
+from .codec import bounded, encode
 from .context import Discard, Retry, Snooze
 from .models import Ending
-
-LONGEST_ERROR = 16_384
-"""No error text is longer than this many bytes; what was cut is said in its place."""
 
 _LONGEST_SUMMARY = 400
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -82,7 +79,7 @@ def describe(error: BaseException) -> str:
     first = summary(error)
     if len(lines) > 1 and f".{lines[-1].strip()}".endswith(f".{first}"):
         del lines[-1]  # it would say once more what the first line says
-    return bounded(f"{first}\n\n{''.join(lines)}")
+    return bounded(f"{first}\n\n{''.join(lines).rstrip()}")
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:
@@ -102,18 +99,3 @@ def summary(error: BaseException) -> str:
     if len(text) > _LONGEST_SUMMARY:
         text = f"{text[:_LONGEST_SUMMARY]}..."
     return f"{name}: {text}" if text else name
-
-
-def bounded(text: str) -> str:
-    """The text as any store can keep it: no lone surrogates, no zeros, not too long."""
-    data = text.replace("\0", "\\x00").encode(errors="backslashreplace")
-    if len(data) <= LONGEST_ERROR:
-        return data.decode()
-    # The first line says what it was, the last frames say where.
-    head, tail = LONGEST_ERROR // 4, LONGEST_ERROR // 2
-    cut = len(data) - head - tail
-    return (
-        data[:head].decode(errors="ignore")
-        + f"\n... {cut} bytes cut ...\n"
-        + data[-tail:].decode(errors="ignore")
-    )

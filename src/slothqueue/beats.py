@@ -42,8 +42,12 @@ class Beats:
         awake = self._clock.awake()
         if not any(due <= awake for _, due in self._next.values()):
             return {}
-        self._next = {job: (lease, awake + lease // 3) for job, (lease, _) in self._next.items()}
         return {job: awake + lease for job, (lease, _) in self._next.items()}
+
+    def sent(self) -> None:
+        """They are written: the next ones are due a third of each lease later."""
+        awake = self._clock.awake()
+        self._next = {job: (lease, awake + lease // 3) for job, (lease, _) in self._next.items()}
 
 
 class News:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 from . import attempt, loading
 from .codec import decode, encode
@@ -89,12 +89,15 @@ class Line:
         self._socket = socket
         self._token: str | None = None  # of the attempt that runs
         self._sending = threading.Lock()
+        self._ours = _identity(socket)
         os.set_inheritable(socket, False)
 
     def send(self, message: dict[str, Any]) -> None:
         """Tell the worker. When it is gone nothing happens: the watchdog sees that too."""
         data = memoryview(encode(message).encode() + b"\n")
         with self._sending:
+            if self._socket >= 0 and _identity(self._socket) != self._ours:
+                _end_all()  # a function has closed our files: our lock is no longer held
             try:
                 while data and self._socket >= 0:
                     data = data[os.write(self._socket, data) :]
@@ -139,10 +142,7 @@ class Line:
             self.orders.put(None)
             # Time for what the functions left to run at exit, but not for ever.
             time.sleep(_EXIT_GRACE)
-        try:
-            os.killpg(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
+        _end_all()
 
     def leave(self) -> None:
         """Close our side, in a forked process."""
@@ -150,6 +150,23 @@ class Line:
         self._socket = -1
         self._token = None
         self._sending = threading.Lock()
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What file this is: its number may be another's by now, or nobody's."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _end_all() -> NoReturn:
+    """End this process and what it has started, at once."""
+    try:
+        os.killpg(os.getpid(), signal.SIGKILL)
+    finally:
+        os._exit(1)
 
 
 def _run(order: dict[str, Any], functions: Functions, line: Line) -> Ending:

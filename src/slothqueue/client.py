@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from . import context
 from .clock import Clock, SystemClock
 from .context import refuse_while_loading
-from .errors import StoreUnavailable
+from .errors import SlothError, StoreUnavailable
 from .handles import Job
 from .jobs import Jobs
 from .lanes import Lanes
@@ -72,7 +74,15 @@ class Sloth:
         upkeep = Upkeep(self.store, self.presence, self.store.live, self._read_id)
         lanes = Lanes(self.store)
         self.verbs = Jobs(self.store, lanes, self.presence, upkeep, self.waker, self._read_id)
-        self.store.at_fork(self.waker.before_fork, self._after_fork)
+        self.verbs.owner = self
+        presence, waker = self.presence, self.waker  # not self: the store must not keep us alive
+
+        def after_fork(child: bool) -> None:
+            if child:
+                presence.abandon()
+            waker.after_fork(child)
+
+        self.store.at_fork(waker.before_fork, after_fork)
 
     @property
     def path(self) -> str:
@@ -198,10 +208,11 @@ class Sloth:
             self._store_id = self.store.look(lambda tx: self.store.names.meta(tx, "store")) or "?"
         return self._store_id
 
-    def _after_fork(self, child: bool) -> None:
-        if child:
-            self.presence.abandon()
-        self.waker.after_fork(child)
+    def __del__(self) -> None:
+        """A handle that nobody has any more is closed, with the thread that watched for it."""
+        if not sys.is_finalizing() and hasattr(self, "waker"):
+            with contextlib.suppress(SlothError, OSError):
+                self.close()
 
     def __repr__(self) -> str:
         return f"Sloth({self.store.path!r})"

@@ -37,6 +37,25 @@ def decode(text: str) -> Any:
     return _decode(text)
 
 
+LONGEST_TEXT = 16_384
+"""No error or message is longer than this many bytes; what was cut is said in its place."""
+
+
+def bounded(text: str) -> str:
+    """The text as any store can keep it: no lone surrogates, no zeros, not too long."""
+    data = text.replace("\0", "\\x00").encode(errors="backslashreplace")
+    if len(data) <= LONGEST_TEXT:
+        return data.decode()
+    # The first line says what it was, the last frames say where.
+    head, tail = LONGEST_TEXT // 4, LONGEST_TEXT // 2
+    cut = len(data) - head - tail
+    return (
+        data[:head].decode(errors="ignore")
+        + f"\n... {cut} bytes cut ...\n"
+        + data[-tail:].decode(errors="ignore")
+    )
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 

@@ -6,6 +6,7 @@ imported to enqueue, too, so what it takes to start a process is imported when o
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .models import Ending
 
 SHELL = ("/bin/sh", "-c")
+ONE_ARGUMENT = 128 * 1024  # bytes that Linux takes in one, with its end; execve(2)
 
 # What Python runs as a shim: our package without its __init__, for the shim needs nothing of it. As
 # an imported module, and not as a script, its compiled form is kept.
@@ -114,22 +116,26 @@ class Command:
         self.base = receipts.base(logs, job, attempt, fence)
         self.cookie = cookie
         self.ready = False
+        self._heard: list[bytes] = []
         told = {"JOB": str(job), "ATTEMPT": str(attempt), "TOKEN": token}
         variables = {f"SLOTH_{name}": value for name, value in told.items()}
         variables[receipts.COOKIE] = cookie
         orders = [lock, self.base, "-" if timeout is None else str(timeout), str(grace)]
         argv = [*orders, _directory(payload), "--", *_words(payload)]
         _make_private(logs)
-        self.spawned = Spawned(
-            [sys.executable, *_PYTHON, os.path.dirname(os.path.abspath(__file__)), *argv],
-            lock=lock,
-            env={**os.environ, **(check_env(payload.get("env")) or {}), **variables},
-            quiet=True,
-        )
+        env = {**os.environ, **(check_env(payload.get("env")) or {}), **variables}
+        python = [sys.executable, *_PYTHON, os.path.dirname(os.path.abspath(__file__))]
+        try:
+            self.spawned = Spawned([*python, *argv], lock=lock, env=env, quiet=True)
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            raise ValueError(_too_long(payload, env)) from None
 
     def receive(self) -> bool:
         """Take what the shim has said; True once it holds its lock. Never waits."""
-        self.ready = b"ready" in self.spawned.receive() or self.ready
+        self._heard += self.spawned.receive()
+        self.ready = b"ready" in self._heard
         return self.ready
 
     def go(self) -> bool:
@@ -149,18 +155,27 @@ class Command:
         """Whether the shim has ended: then `ending()` tells how the command did."""
         return self.spawned.gone
 
-    def ending(self) -> Ending | None:
-        """How the attempt ended, by the word of its shim; None when the shim told nothing."""
+    def ending(self, *, stopping: bool = False) -> Ending | None:
+        """How the attempt ended, by the word of its shim; None when the shim told nothing.
+
+        While we are `stopping`, a SIGTERM to the shim is for the same reason.
+        """
         from . import receipts
 
-        told = receipts.read(self.base)
-        return None if told is None else receipts.ending(told)
+        told = receipts.read(self.base) or receipts.parse(self._told())
+        return None if told is None else receipts.ending(told, stopping=stopping)
+
+    def _told(self) -> str:
+        """What the shim said over the link, because it could not leave it in a file."""
+        self.receive()
+        lines = [line.removeprefix(b"told ") for line in self._heard if line.startswith(b"told ")]
+        return b"\n".join(lines).decode("utf-8", "replace")
 
     def sweep(self) -> list[str]:
         """Kill what a shim that was killed left running; returns each as `"PID NAME"`."""
         from . import receipts
 
-        return receipts.sweep(self.cookie, self.spawned.pid)
+        return receipts.sweep(self.cookie, self.spawned.pid, self.base)
 
     def close(self) -> None:
         """Give back what it costs us. A command that was let go runs on."""
@@ -185,7 +200,27 @@ def _directory(payload: Mapping[str, Any]) -> str:
         return cwd or "."
 
 
+def _too_long(payload: Mapping[str, Any], env: Mapping[str, str]) -> str:
+    words = enumerate(check_argv(payload.get("argv"), bool(payload.get("shell"))))
+    sizes = {f"argv[{place}]": len(os.fsencode(word)) + 1 for place, word in words}
+    for name, value in env.items():
+        sizes[f"env[{name!r}]"] = len(os.fsencode(f"{name}={value}")) + 1
+    what = max(sizes, key=sizes.__getitem__)
+    size = sizes[what]
+    if size <= ONE_ARGUMENT:
+        what, size = "the command with its environment", sum(sizes.values())
+    return (
+        f"{what} is {size} bytes long, which is more than the system gives to a program; "
+        "put it into a file and give the command the name of the file"
+    )
+
+
 def _make_private(logs: str) -> None:
-    os.makedirs(logs, mode=0o700, exist_ok=True)
-    if os.stat(logs).st_mode & 0o077:
-        os.chmod(logs, 0o700)
+    try:
+        os.makedirs(logs, mode=0o700, exist_ok=True)
+        if os.stat(logs).st_mode & 0o077:
+            os.chmod(logs, 0o700)
+    except OSError as error:
+        tip = "see what is in its place, and who may write beside it"
+        text = f"the directory for the output of commands cannot be made ({error.strerror}); {tip}"
+        raise OSError(error.errno, text, logs) from None

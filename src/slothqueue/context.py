@@ -7,6 +7,7 @@ from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
 from .clock import Millis
+from .codec import bounded
 from .errors import WrongState
 from .timing import Duration, millis
 
@@ -52,7 +53,7 @@ class CurrentJob:
         """Tell how much is done, from 0 to 1, and perhaps what is being done."""
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, and is {fraction!r}")
-        self._progress(float(fraction), None if message is None else str(message))
+        self._progress(float(fraction), None if message is None else bounded(str(message)))
 
     def __repr__(self) -> str:
         return f"CurrentJob(id={self.id}, attempt={self.attempt})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import threading
+from collections.abc import Set
 from typing import Any
 
 
@@ -13,6 +14,7 @@ class Ear:
 
     def __init__(self) -> None:
         self._watched: dict[Any, int] = {}
+        self._writing: set[Any] = set()
         self._mouth = -1
         self._lock = threading.RLock()  # a signal handler may wake us while we close
 
@@ -33,14 +35,21 @@ class Ear:
             except BlockingIOError:  # the pipe is full, so we are awake
                 return
 
-    def watch(self, files: set[Any]) -> None:
-        """Listen to these from now on, and to no others. Call it before one of them is closed."""
+    def watch(self, files: set[Any], writing: Set[Any] = frozenset()) -> None:
+        """Listen to these from now on, and to no others. Call it before one of them is closed.
+
+        Those in `writing`, which are among them, also end the wait when they can be written to.
+        """
         for file in self._watched.keys() - files:
             self._selector.unregister(self._watched.pop(file))
         for file in files - self._watched.keys():
             number = file if isinstance(file, int) else file.fileno()
             self._selector.register(number, selectors.EVENT_READ)
             self._watched[file] = number
+        for file in (writing ^ self._writing) & files:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if file in writing else 0)
+            self._selector.modify(self._watched[file], events)
+        self._writing = set(writing)
 
     def wait(self, patience: float) -> None:
         """Sleep until something is there to read, or for `patience` seconds."""
@@ -55,3 +64,4 @@ class Ear:
         os.close(self._pipe)
         self._selector.close()
         self._watched.clear()
+        self._writing.clear()

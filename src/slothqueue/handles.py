@@ -233,20 +233,24 @@ class Lease:
     def complete(self, result: Any = None, message: str | None = None) -> None:
         """The attempt succeeded: the job is done. `result` is JSON."""
         text = None if result is None else codec.encode(result, "result")
-        self._jobs.complete(self, text, message)
+        said = None if message is None else codec.bounded(str(message))
+        self._jobs.complete(self, text, said)
 
     def fail(self, error: str) -> None:
         """The attempt failed: again after the back-off, or for good if the budget is spent."""
-        self._jobs.settle(self, Ending("fail", error=str(error)))
+        self._jobs.settle(self, Ending("fail", error=codec.bounded(str(error))))
 
     def retry(self, delay: Duration | None = None, error: str | None = None) -> None:
         """As fail(), with a delay of your own."""
         wait = None if delay is None else millis(delay, what="delay")
-        self._jobs.settle(self, Ending("retry", error=error, delay=wait))
+        self._jobs.settle(
+            self,
+            Ending("retry", error=None if error is None else codec.bounded(str(error)), delay=wait),
+        )
 
     def discard(self, error: str) -> None:
         """The job fails for good, whatever is left of its budget."""
-        self._jobs.settle(self, Ending("discard", error=str(error)))
+        self._jobs.settle(self, Ending("discard", error=codec.bounded(str(error))))
 
     def snooze(self, delay: Duration) -> None:
         """Give it back for later. Spends no attempt."""

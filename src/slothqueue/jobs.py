@@ -38,11 +38,15 @@ class Jobs:
     ) -> None:
         self.store, self.lanes, self.presence = store, lanes, presence
         self.upkeep, self.waker, self.store_id = upkeep, waker, store_id
+        self.owner: object = None
+        """Whoever must stay open for as long as anybody has a job, a lease or a queue of ours."""
 
     def within(self, store: Store) -> Jobs:
         """The same verbs inside a transaction that somebody else ends."""
         lanes = self.lanes.within(store)
-        return Jobs(store, lanes, self.presence, self.upkeep, self.waker, self.store_id)
+        verbs = Jobs(store, lanes, self.presence, self.upkeep, self.waker, self.store_id)
+        verbs.owner = self.owner
+        return verbs
 
     # ---- enqueue --------------------------------------------------------------------------------
 
@@ -170,9 +174,11 @@ class Jobs:
 
     def complete_many(self, leases: Sequence[Lease]) -> list[Lease]:
         """Complete all that are still held, in one transaction; returns those."""
+        leases = list(leases)
         fences: dict[int, dict[int, int]] = {}
-        for lease in leases:
-            fences.setdefault(lease.holder, {})[lease.id] = lease.fence
+        for lease in leases:  # of two on one job only the later can still be held
+            known = fences.setdefault(lease.holder, {})
+            known[lease.id] = max(lease.fence, known.get(lease.id, 0))
         jobs, now = self.store.jobs, self.store.clock.wall()
         done = self.store.write(
             lambda tx: {
@@ -207,8 +213,10 @@ class Jobs:
 
     def find(self, queue: str | None, state: str | None, limit: int) -> list[Job]:
         """Running jobs first, then waiting ones in start order, then ended ones, newest first."""
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise ValueError(f"limit must be a whole number from 0 on, and is {limit!r}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 31:
+            raise ValueError(
+                f"limit must be a whole number from 0 to {(1 << 31) - 1}, not {limit!r}"
+            )
         rows = self.store.read(lambda tx: self._find(tx, queue, state, limit))
         return [Job(row, self) for row in rows]
 

@@ -16,7 +16,7 @@ from .models import COMMAND
 from .pool import LoopThread, ThreadSlots, reference
 from .receipts import cookie
 from .running import ChildRun, CommandRun, LoopRun, Run, Slot, ThreadRun
-from .storage.base import Claimed, Holder
+from .storage.base import Claimed
 from .tasks import Task
 
 Beater = Callable[[int], None]
@@ -44,16 +44,25 @@ class Launcher:
 
     # ---- children -------------------------------------------------------------------------------
 
-    def listen(self) -> list[Holder]:
-        """Hear what the children say; returns the holders of those that are gone for good."""
+    def listen(self) -> list[Slot]:
+        """Hear what the children say; returns the slots of those that are gone for good.
+
+        They are no longer ours, and to be closed once nobody listens to their files.
+        """
         place, me = self._verbs.presence.place, self._verbs.presence.id
         for slot in self.slots:
             slot.listen(place, me)
         gone = [slot for slot in self.slots if slot.child.gone and not slot.busy]
-        for slot in gone:
-            self.slots.remove(slot)
-            slot.close()
-        return [slot.holder for slot in gone if slot.holder is not None]
+        self.slots = [slot for slot in self.slots if slot not in gone]
+        return gone
+
+    def files(self) -> set[Any]:
+        """What becomes readable when there is something to listen to."""
+        return {file for slot in self.slots for file in slot.files()}
+
+    def sending(self) -> set[Any]:
+        """Those of the files whose children are to hear more than they could take so far."""
+        return {slot.child.socket for slot in self.slots if slot.child.sending}
 
     def in_child(self, task: str) -> bool:
         """Whether this task runs in a child process here."""

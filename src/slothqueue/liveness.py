@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from .clock import Clock
 from .errors import StoreFull, StoreReadOnly, StoreUnavailable
+from .processes import Process, lives, look_at, slay
 from .storage.base import Holder
 
 try:
@@ -85,7 +86,10 @@ class Incarnation:
         make_private(live)
         self._descriptor = lock_new(self.path)
         self.place = Place.here(clock)
-        self.holder = describe(self.id, "worker", self.path, os.getpid(), self.place, self.id)
+        status = os.fstat(self._descriptor)  # of the file itself: its name may be deleted by now
+        self.holder = describe(
+            self.id, "worker", self.path, os.getpid(), self.place, self.id, status
+        )
 
     def close(self) -> None:
         """Be dead for everybody. Whatever we still hold is re-issued."""
@@ -159,9 +163,17 @@ def _unusable(directory: str, error: OSError) -> StoreUnavailable:
     )
 
 
-def describe(id: int, kind: str, path: str, pid: int, place: Place, worker: int) -> Holder:
+def describe(
+    id: int,
+    kind: str,
+    path: str,
+    pid: int,
+    place: Place,
+    worker: int,
+    status: os.stat_result | None = None,
+) -> Holder:
     """The row of a holder whose lock file is locked already."""
-    status = os.stat(path)
+    status = status or os.stat(path)
     return Holder(
         id=id,
         kind=kind,
@@ -216,3 +228,19 @@ def verdict(holder: Holder, place: Place, live: str) -> str:
     if holder.pidns != place.pidns or not holder.started:
         return "unknown"
     return "alive" if start_time(holder.pid) == holder.started else "gone"
+
+
+def end_process(holder: Holder, place: Place) -> None:
+    """Kill a process that lives on without its lock, with its group, and wait until it is gone.
+
+    Ten seconds at most. Nobody else is touched: its pid and start time name one process for good.
+    """
+    if holder.pidns != place.pidns or not holder.started:
+        return
+
+    def find() -> list[Process]:
+        process = look_at(holder.pid)
+        found = process is not None and process.start == holder.started and lives(process)
+        return [process] if found and process is not None else []
+
+    slay(find, ended=lambda: not find(), groups=True)

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from queue import SimpleQueue
 from socket import socket
@@ -18,9 +17,12 @@ from .context import CurrentJob, call_within
 from .loading import MAIN
 from .models import Ending
 from .spawn import Spawned
+from .timing import LONGEST
 
 if TYPE_CHECKING:
     import asyncio
+
+_ENDINGS = ("complete", "fail", "retry", "discard", "snooze")
 
 Done = Callable[[Ending], None]
 """Called once with the end of the call, on the thread that ran it. It must not raise."""
@@ -89,7 +91,6 @@ class Child:
     def __init__(self, lock: str) -> None:
         self.ready = False
         self._spawned = Spawned(_argv(lock), lock=lock)
-        _children.add(self)
 
     @property
     def lock(self) -> str:
@@ -114,18 +115,26 @@ class Child:
 
         The `ending` of `ended` has the fields of an Ending.
         """
+        self._spawned.flush()
         try:
-            messages = [decode(line.decode()) for line in self._spawned.receive()]
-            heard = [message for message in messages if message["kind"] != "ready"]
-        except (ValueError, TypeError, KeyError):
+            messages = [_understood(line) for line in self._spawned.receive()]
+        except (ValueError, TypeError, KeyError, RecursionError):
             # Somebody else has written into the socket; what it says means nothing any more.
             self.kill()
             return []
+        if self._spawned.closed:  # it cannot be spoken with, and may have let go of its lock too
+            self.kill()
+        heard = [message for message in messages if message["kind"] != "ready"]
         self.ready = self.ready or len(heard) < len(messages)
         return heard
 
+    @property
+    def sending(self) -> bool:
+        """Whether it has not taken all that it was told. Receive when its socket can be written."""
+        return self._spawned.unsent
+
     def run(self, message: Mapping[str, Any]) -> bool:
-        """Have it run a function; False when it is no longer there."""
+        """Have it run a function; False when it is no longer there. Never waits."""
         return self._spawned.send(encode({**message, "kind": "run"}, "call").encode())
 
     def stop(self) -> bool:
@@ -181,17 +190,37 @@ def _named(number: int) -> str:
         return str(number)
 
 
-_children: weakref.WeakSet[Child] = weakref.WeakSet()
+def _understood(line: bytes) -> dict[str, Any]:
+    """What a child says in this line; raises if no child of ours says such a thing."""
+    message: dict[str, Any] = decode(line.decode())
+    kind = message["kind"]
+    if kind == "ended":
+        _check_ending(**message["ending"])
+    elif kind == "progress":
+        _check_number(message["fraction"], 1)
+        _check_text(message["message"])
+    elif kind not in ("ready", "heartbeat"):
+        raise ValueError(f"a child said {kind!r}")
+    return message
 
 
-def _leave_children() -> None:
-    """In a fork of the worker: children must see the end of their worker, not of its forks."""
-    for each in list(_children):
-        each._spawned.close()
+def _check_ending(*, kind: str, delay: Any, **texts: Any) -> None:
+    if kind not in _ENDINGS or texts.keys() | {"kind", "delay"} != set(Ending._fields):
+        raise ValueError(f"no function ends by {kind!r} with {sorted(texts)}")
+    if delay is not None:
+        _check_number(delay, LONGEST)
+    for text in texts.values():
+        _check_text(text)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_children)
+def _check_number(value: Any, most: int) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"a child said {value!r}")
+
+
+def _check_text(value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value.isascii()):
+        str.encode(value)  # raises unless a store can keep it
 
 
 # ---- threads ------------------------------------------------------------------------------------
@@ -211,15 +240,20 @@ class ThreadSlots:
         self._threads = 0
 
     def start(self, call: Callable[[], Any], context: CurrentJob, done: Done) -> None:
-        """Run the call within this job; `done` gets its ending."""
+        """Run the call within this job; `done` gets its ending. Raises RuntimeError without both
+        when no thread can be started.
+        """
+        self._provide()
         self._calls.put(lambda: done(attempt.run(lambda: call_within(context, call))))
+
+    def _provide(self) -> None:
+        """See to it that a thread is free for one more call. Raises when none can be started."""
         with self._lock:
-            self._idle -= 1
-            if self._idle >= 0:
+            if self._idle > 0:
+                self._idle -= 1
                 return
-            self._idle += 1
+            threading.Thread(target=self._work, name="slothqueue-call", daemon=True).start()
             self._threads += 1
-        threading.Thread(target=self._work, name="slothqueue-call", daemon=True).start()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

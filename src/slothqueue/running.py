@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -84,7 +85,7 @@ class CommandRun:
     def __init__(self, claimed: Claimed, command: Command, place: Place) -> None:
         self.held, self._command, self._place = held_of(claimed), command, place
         self.limit = claimed.timeout
-        self._given = self._begun = False
+        self._given = self._begun = self._stopping = False
         self._told: Ending | None = None
 
     def taker(self) -> Holder | None:
@@ -96,7 +97,8 @@ class CommandRun:
             return describe(
                 fresh_id(), "shim", spawned.lock, spawned.pid, self._place, self.held.worker
             )
-        except OSError:  # it is gone already, and poll() will say so
+        except OSError:  # its lock was deleted, so nobody could see whether it lives
+            self.end(Ending("release", reason="its lock was deleted before it began"))
             return None
 
     def begin(self) -> None:
@@ -106,7 +108,7 @@ class CommandRun:
     def poll(self) -> Ending | None:
         if not self._command.gone:
             return None
-        told = self._command.ending()
+        told = self._command.ending(stopping=self._stopping)
         if told is None and self._told is not None:
             return self._told
         if told is None:
@@ -124,6 +126,7 @@ class CommandRun:
 
     def ask(self) -> None:
         """A command is not told before it has to stop."""
+        self._stopping = True
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
         if not self._begun:
@@ -148,20 +151,41 @@ class Slot:
         self.child = Child(lock)
         self.holder: Holder | None = None
         self.registered = False
-        self.busy = False
+        self.busy = self._killed = False
         self.said: list[dict[str, Any]] = []
 
     def listen(self, place: Place, worker: int) -> None:
         """Take what it says; once it is ready it has a holder."""
         self.said += self.child.receive()
         if self.holder is None and self.child.ready and not self.child.gone:
+            self._register(place, worker)
+        if self._stranger(place):
+            self.kill()
+
+    def _register(self, place: Place, worker: int) -> None:
+        try:
             self.holder = describe(
                 fresh_id(), "child", self.child.lock, self.child.pid, place, worker
             )
+        except OSError:  # somebody has deleted its lock, so nobody could see whether it lives
+            self.kill()
+
+    def _stranger(self, place: Place) -> bool:
+        """Whether it is not one that we may give work to, though it is idle."""
+        if self.busy:
+            return False
+        speaks = any(message["kind"] == "ended" for message in self.said)
+        return speaks or (self.holder is not None and self.holder.boot != place.boot)
+
+    def kill(self) -> None:
+        """Have no more of it."""
+        self._killed = True
+        self.child.kill()
 
     @property
     def idle(self) -> bool:
-        return self.holder is not None and not self.busy and not self.child.gone
+        fit = self.holder is not None and not self._killed
+        return fit and not self.busy and not self.child.gone
 
     def files(self) -> list[Any]:
         return [self.child.socket] + ([] if self.child.pidfd is None else [self.child.pidfd])
@@ -248,6 +272,8 @@ class ThreadRun:
         self.news: tuple[float, str | None] | None = None
         self._ending: Ending | None = None
         self._told: Ending | None = None
+        self._settle: Callable[[Held, Ending], None] | None = None
+        self._ends = threading.Lock()
         self._stopping = False
         self.current = CurrentJob(
             claimed.id,
@@ -269,8 +295,24 @@ class ThreadRun:
             self._wake()
 
     def _finished(self, ending: Ending) -> None:
-        self._ending = ending
+        with self._ends:
+            self._ending = ending
         self._wake()
+        self._settle_late()
+
+    def leave(self, settle: Callable[[Held, Ending], None]) -> None:
+        """Its worker goes before it has ended: settle it by this, whenever and wherever it ends."""
+        with self._ends:
+            self._settle = settle
+        self._settle_late()
+
+    def _settle_late(self) -> None:
+        with self._ends:
+            if self._ending is None:
+                return
+            settle, self._settle = self._settle, None
+        if settle is not None and (ending := self.poll()) is not None:
+            settle(self.held, ending)
 
     def taker(self) -> Holder | None:
         return None

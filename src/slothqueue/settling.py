@@ -52,7 +52,8 @@ def decide(store: Store, tx: Tx, held: Held, ending: Ending) -> Settled | None:
         done = store.jobs.complete(tx, held, now, ending.result, ending.message)
         return _DONE if done else None
     row = store.jobs.policy(tx, held.id)
-    if row is None:
+    if row is None:  # somebody deleted the job, so its lease leads nowhere
+        store.jobs.forget(tx, held)
         return None
     _, _, _, attempts, max_attempts, factor, cap = row
     judged = verdict(ending, held.attempt, Policy(max_attempts, factor, cap))

@@ -8,20 +8,22 @@ comes. Then it runs ARGV with its output on BASE.log, tells in BASE.exit how tha
 
 `stop WHY`, SIGTERM, or TIMEOUT milliseconds of awake time (`-`: none) end the whole tree: TERM to
 every process, GRACE milliseconds, then KILL until none is left; `hurry` ends the grace. What a
-command that ends by itself leaves in the background is left alone. The command has the shim's
-environment and session: by both it is found if the shim is killed. On a full disk the receipt has
-its room from the start, or is tried for a minute; without one nobody knows how the command ended.
+command that ends by itself leaves in the background is left alone. If the shim is killed, the
+command is found by its environment, which is the shim's, by its session, which is too, and by the
+draft of the receipt, BASE.exit.part, which names it. On a full disk the receipt has its room from
+the start, or is tried for a minute; where it cannot be left, the worker is told it by LINK.
 
-It imports nothing of ours and next to nothing else, for it is started once per command. Sources:
-`prctl(2)` for the subreaper, `proc(5)` for the fields of stat.
+It imports next to nothing, for it is started once per command. Source: `prctl(2)` for the
+subreaper.
 """
 
 import errno
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
+
+from .processes import LINUX, Process, below, lives, look_around, look_at, one_line, send, slay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,102 +31,10 @@ if TYPE_CHECKING:
 else:  # the functions without the enums, which take nearly as long to import as Python to start
     import _signal as signal
 
-LINUX = sys.platform == "linux"
-PATIENCE = 10.0  # seconds to go on killing what does not die; whoever is left then is named
 FULL_DISK_PATIENCE = 60.0
 ROOM = 4096  # bytes kept for the receipt from the start, so that a full disk cannot lose the end
 _PASSING = {getattr(errno, name, -1) for name in ("ENOSPC", "EDQUOT", "ENOMEM", "ENFILE", "EIO")}
 FOREVER = 2**30  # more seconds than anybody waits, and the most milliseconds for one poll
-
-
-class Process:
-    """A process as /proc showed it. `start` tells it from a later one with the same number."""
-
-    __slots__ = ("group", "name", "parent", "pid", "session", "start", "state")
-
-    def __init__(self, pid: int, name: str, *, state: str = "", parent: int = 0) -> None:
-        self.pid, self.name, self.state, self.parent = pid, name, state, parent
-        self.group = self.session = self.start = 0
-
-    def __str__(self) -> str:
-        return f"{self.pid} {self.name}"
-
-
-def look_at(pid: int) -> Process | None:
-    """The process with this number, if there is one (a zombie is one too)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read(4096).decode("ascii", "replace")
-    except OSError:
-        return None
-    head, _, tail = text.rpartition(")")  # a name may hold anything, brackets too
-    fields = tail.split()
-    name = one_line(head.partition("(")[2])
-    process = Process(pid, name, state=fields[0], parent=int(fields[1]))
-    process.group, process.session, process.start = map(int, (fields[2], fields[3], fields[19]))
-    return process
-
-
-def look_around() -> dict[int, Process]:
-    """Every process that can be seen here, by its number."""
-    found = (look_at(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in found if process is not None}
-
-
-def below(everyone: dict[int, Process], root: int) -> list[Process]:
-    """Everything that descends from this process, parents before their children."""
-    children: dict[int, list[Process]] = {}
-    for process in everyone.values():
-        children.setdefault(process.parent, []).append(process)
-    tree: list[Process] = list(children.get(root, ()))
-    for process in tree:  # grows while we go
-        tree += children.get(process.pid, ())
-    return tree
-
-
-def lives(process: Process) -> bool:
-    """Whether it can still do something: a zombie cannot."""
-    return process.state not in ("Z", "X")
-
-
-def send(process: Process, number: int, *, group: bool = False) -> bool:
-    """Signal this process, or its group, unless its number is another's by now."""
-    again = look_at(process.pid) if LINUX else process
-    target = -process.group if group else process.pid  # the three: everybody, our group, init
-    if again is None or again.start != process.start or target in (-1, 0, 1):
-        return False
-    try:
-        os.kill(target, number)
-    except OSError:
-        return False
-    return True
-
-
-def slay(
-    find: Callable[[], list[Process]],
-    *,
-    ended: Callable[[], bool],
-    groups: bool,
-    pause: Callable[[float], object] = time.sleep,
-) -> list[Process]:
-    """Kill whatever `find` finds, until `ended` says so or patience is over; returns all it found.
-
-    With `groups` whole process groups but ours, which nobody escapes by forking, however fast.
-    """
-    seen: dict[tuple[int, int], Process] = {}
-    until, wait = time.monotonic() + PATIENCE, 0.001
-    while not ended() and time.monotonic() < until:
-        found = find()
-        seen.update({(process.pid, process.start): process for process in found})
-        for process in found:
-            send(process, signal.SIGKILL, group=groups and process.group != os.getpgrp())
-        pause(wait)
-        wait = min(2 * wait, 0.1)
-    return list(seen.values())
-
-
-def one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:500]
 
 
 class Ears:
@@ -134,7 +44,7 @@ class Ears:
         os.set_inheritable(link, False)
         self.link = link
         self.go = self.hurry = self.deaf = self.terminated = False
-        self.stop: str | None = None
+        self.stop: str | None = None  # why, as a line of the receipt
         self._partial = b""
         self._signals, bell = os.pipe()
         os.set_blocking(self._signals, False)
@@ -159,7 +69,7 @@ class Ears:
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 4096):
             self.terminated = True
-            self.stop = self.stop or "it was told to stop by SIGTERM"
+            self.stop = self.stop or "terminated SIGTERM"
 
     def _hear_worker(self) -> None:
         try:
@@ -177,9 +87,16 @@ class Ears:
         word, _, rest = line.partition(b" ")
         if word == b"stop":
             why = one_line(rest.decode("utf-8", "replace"))
-            self.stop = self.stop or why or "its worker asked for it"
+            self.stop = self.stop or f"stopped {why or 'its worker asked for it'}"
         self.go = self.go or word == b"go"
         self.hurry = self.hurry or word == b"hurry"
+
+    def tell(self, text: bytes) -> None:
+        """Say to our worker, if it is there, what could not be left in a file."""
+        try:
+            os.write(self.link, b"".join(b"told %b\n" % line for line in text.splitlines()))
+        except OSError:
+            return
 
 
 class Shim:
@@ -194,8 +111,11 @@ class Shim:
         self.lines: list[str] = []
         self.started = time.monotonic()
 
-    def run(self, argv: list[str], *, cwd: str, log: str) -> None:
+    def run(self, argv: list[str], *, cwd: str, log: str, paper: "Paper") -> None:
         """Start the command and stay with it to the end."""
+        if self.ears.stop is not None:
+            self.lines = ["error it was stopped before it began", self.ears.stop]
+            return
         try:
             output = _open_log(log)
             _enter(cwd)
@@ -204,6 +124,7 @@ class Shim:
             code, text = refusal.args
             self.lines = [f"exit {code}", f"error {one_line(text)}"]
             return
+        paper.draft(self.pid)
         self._watch()
         self.lines.insert(0, self._how_it_ended())
 
@@ -211,9 +132,8 @@ class Shim:
         until = self.started + (FOREVER if self.timeout == "-" else int(self.timeout) / 1000)
         while self._reap() and not self._is_decided() and time.monotonic() < until:
             self.ears.wait(until - time.monotonic())
-        stopped = self.ears.stop is not None and (self.status is None or self._shares_our_end())
-        if stopped or self.status is None:
-            self.lines = [f"stopped {self.ears.stop}" if stopped else f"timeout {self.timeout}"]
+        if self.status is None or self._shares_our_end():
+            self.lines = [self.ears.stop or f"timeout {self.timeout}"]
         if self.status is None:
             self._end()
 
@@ -283,9 +203,18 @@ class Refusal(Exception):
 
 def _open_log(path: str) -> int:
     try:
+        _make(os.path.dirname(path))
         return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Refusal(126, f"its log {path} cannot be opened: {error.strerror}") from None
+
+
+def _make(folder: str) -> None:
+    """Put the directory back if somebody has cleared it away, but not what it is in."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
 
 
 def _enter(cwd: str) -> None:
@@ -334,37 +263,55 @@ class Paper:
     def __init__(self, path: str) -> None:
         self.path = path
         self.file: int | None = None
-        try:
-            self._write(b"\n" * ROOM)
-        except OSError:
-            pass  # there may be room when it is needed
+        self._try(b"\n" * ROOM, self._write)  # if there is none now, there may be when it is needed
 
-    def fill(self, lines: list[str]) -> bool:
+    def draft(self, pid: int) -> None:
+        """Note which process is the command, for whoever finds us killed."""
+        process = look_at(pid)
+        if process is not None:
+            self._try(b"began %d %d\n" % (pid, process.start), self._write)
+
+    def fill(self, text: bytes) -> bool:
         """Write the receipt, all of it or nothing; with patience when the disk is full."""
-        text = "".join(f"{line}\n" for line in lines[:60]).encode("utf-8", "replace")
         until, wait = time.monotonic() + FULL_DISK_PATIENCE, 0.05
-        while (number := self._try(text)) in _PASSING and time.monotonic() < until:
+        while (number := self._leave(text)) in _PASSING and time.monotonic() < until:
             time.sleep(wait)
             wait = min(2 * wait, 1.0)
         return number == 0
 
-    def _try(self, text: bytes) -> int:
+    def _leave(self, text: bytes) -> int:
+        number = self._try(text, self._write_and_name)
+        if number != errno.ENOENT:
+            return number
+        self._forget()  # somebody cleared the draft away, or all of the directory
+        return self._try(text, self._write_and_name)
+
+    def _try(self, text: bytes, how: Callable[[bytes], object]) -> int:
         try:
-            file = self._write(text)
-            os.ftruncate(file, len(text))
-            getattr(os, "fdatasync", os.fsync)(file)
-            os.rename(self.path + ".part", self.path)
+            how(text)
         except OSError as error:
             return error.errno or errno.EINVAL
         return 0
 
+    def _write_and_name(self, text: bytes) -> None:
+        file = self._write(text)
+        os.ftruncate(file, len(text))
+        getattr(os, "fdatasync", os.fsync)(file)
+        os.rename(self.path + ".part", self.path)
+
     def _write(self, text: bytes) -> int:
         if self.file is None:
+            _make(os.path.dirname(self.path))
             self.file = os.open(self.path + ".part", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         done = 0
         while done < len(text):
             done += os.pwrite(self.file, text[done:], done)
         return self.file
+
+    def _forget(self) -> None:
+        if self.file is not None:
+            os.close(self.file)
+        self.file = None
 
 
 def _hold(path: str) -> None:
@@ -395,6 +342,10 @@ def main(words: list[str]) -> int:
     if not ears.go:
         return 0
     paper, shim = Paper(base + ".exit"), Shim(ears, timeout=timeout, grace=grace)
-    shim.run(argv, cwd=cwd, log=base + ".log")
+    shim.run(argv, cwd=cwd, log=base + ".log", paper=paper)
     shim.lines.insert(1, f"seconds {time.monotonic() - shim.started:.3f}")
-    return 0 if paper.fill(shim.lines) else 1
+    text = "".join(f"{line}\n" for line in shim.lines[:60]).encode("utf-8", "replace")
+    if paper.fill(text):
+        return 0
+    ears.tell(text)
+    return 1

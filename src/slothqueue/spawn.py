@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import weakref
 from collections.abc import Mapping, Sequence
+
+_READS = 64
+"""Pieces of 64 KiB that are read at once: one who never stops talking must not hold us up."""
 
 
 class Spawned:
@@ -30,43 +34,60 @@ class Spawned:
         self.lock = lock
         self.socket, theirs = socket.socketpair()
         self.socket.setblocking(False)
-        with theirs:
-            self.process = subprocess.Popen(
-                [*argv, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if quiet else None,
-                stderr=subprocess.DEVNULL if quiet else None,
-                env=None if env is None else dict(env),
-                cwd="/" if quiet else None,
-                start_new_session=True,
-            )
-        self.pid = self.process.pid
-        self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
-        self._partial = b""
-        self._closed = False
+        self.pidfd: int | None = None
+        self._partial, self._unsent = b"", b""
+        self.closed = False
+        """Whether it has closed its end; what it said before has been received by then."""
+        _spawned.add(self)
+        try:
+            with theirs:
+                self.process = _start(argv, theirs, env, quiet=quiet)
+            self.pid = self.process.pid
+            if hasattr(os, "pidfd_open"):
+                self.pidfd = os.pidfd_open(self.pid)
+        except BaseException:
+            self.socket.close()  # one that has been started hears it and goes
+            raise
 
     def send(self, line: bytes) -> bool:
-        """Send one line; False when the process no longer listens."""
+        """Send one line; False when the process no longer listens. Never waits.
+
+        What it does not take at once, because it was stopped say, is `unsent` until `flush()`.
+        """
+        self._unsent += line + b"\n"
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what it takes by now of what is unsent; False when it no longer listens."""
+        unsent = memoryview(self._unsent)
         try:
-            self.socket.settimeout(5)  # one that was stopped must not stop us
-            self.socket.sendall(line + b"\n")
+            while unsent:
+                unsent = unsent[self.socket.send(unsent) :]
+        except BlockingIOError:
+            pass
         except OSError:
+            self._unsent = b""
             return False
-        finally:
-            self.socket.setblocking(False)
+        self._unsent = bytes(unsent)
         return True
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits to be sent, once the socket can be written to."""
+        return bool(self._unsent)
 
     def receive(self) -> list[bytes]:
         """The whole lines that have arrived since the last call; never waits."""
-        while not self._closed:
+        for _ in range(_READS):
+            if self.closed:
+                break
             try:
                 piece = self.socket.recv(65536)
             except BlockingIOError:
                 break
             except OSError:
                 piece = b""
-            self._closed = not piece
+            self.closed = not piece
             self._partial += piece
         *lines, self._partial = self._partial.split(b"\n")
         return lines
@@ -91,3 +112,31 @@ class Spawned:
     def __repr__(self) -> str:
         state = f"ended {self.process.returncode}" if self.gone else "alive"
         return f"Spawned(pid={self.pid}, {state})"
+
+
+def _start(
+    argv: Sequence[str], link: socket.socket, env: Mapping[str, str] | None, *, quiet: bool
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*argv, str(link.fileno())],
+        pass_fds=[link.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if quiet else None,
+        stderr=subprocess.DEVNULL if quiet else None,
+        env=None if env is None else dict(env),
+        cwd="/" if quiet else None,
+        start_new_session=True,
+    )
+
+
+_spawned: weakref.WeakSet[Spawned] = weakref.WeakSet()
+
+
+def _leave_them() -> None:
+    """In a fork of ours: they must see the end of their parent, not of its forks."""
+    for each in list(_spawned):
+        each.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_them)

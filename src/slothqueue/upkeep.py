@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import receipts
 from .clock import Millis
-from .liveness import free, verdict
+from .liveness import end_process, free, verdict
 from .models import REASONS, Ending
 from .presence import Presence
 from .settling import NOTICED, base, settle
@@ -27,8 +27,17 @@ HEAD_START: Millis = 250
 """How long a living worker has to settle what its own child or shim left, before others do."""
 
 
+STALL: Millis = 500
+MERCY: Millis = 5_000
+"""After the store was locked for longer than a stall, nobody is called silent for so long: whoever
+lives had no chance to say so."""
+
 AN_HOUR = 3_600.0
 """A lock file without a row may belong to somebody who is just about to write it."""
+
+
+A_MONTH: Millis = 30 * 86_400_000
+"""How long the names of ended workers are kept for the history of jobs."""
 
 
 class Doomed(NamedTuple):
@@ -50,6 +59,7 @@ class Upkeep:
         self._looked: Millis | None = None
         self._boot = ""
         self._first_seen: dict[int, Millis] = {}
+        self._mercy: Millis = 0
         self.minded: set[int] = set()
         """Jobs whose timed leases a worker of this handle extends: who looks is not silent."""
 
@@ -57,13 +67,15 @@ class Upkeep:
         """Whether it is time for a look even though there is other work."""
         awake = self._store.clock.awake()
         if self._looked is None or self._boot != self._store.clock.boot():
+            self._mercy = 0
             return True
         return awake - self._looked >= BETWEEN_LOOKS
 
     def next_look(self) -> Millis | None:
         """In how many ms of awake time somebody's lease ends, if any is timed."""
         expiry = self._first_expiry()
-        waits = [] if expiry is None else [expiry + 1 - self._store.clock.awake()]
+        soonest = None if expiry is None else max(expiry + 1, self._mercy)
+        waits = [] if soonest is None else [soonest - self._store.clock.awake()]
         if self._first_seen:
             waits.append(HEAD_START)
         return min(waits, default=None)
@@ -84,7 +96,10 @@ class Upkeep:
             return 0
         for one in doomed:
             self._end_leftovers(one)
-        taken = self._store.write(lambda tx: self._take_back(tx, doomed))
+        began = clock.awake()
+        taken = self._store.write(lambda tx: self._take_back(tx, doomed, began), tell=False)
+        if taken:
+            self._store.ring()
         for one in doomed:
             self._tidy(one.holder)
         return taken
@@ -130,7 +145,7 @@ class Upkeep:
 
     # ---- acting ---------------------------------------------------------------------------------
 
-    def _take_back(self, tx: Tx, doomed: list[Doomed]) -> int:
+    def _take_back(self, tx: Tx, doomed: list[Doomed], began: Millis) -> int:
         taken = 0
         for one in doomed:
             leases = self._store.jobs.leases_of(tx, one.holder.id)
@@ -139,7 +154,15 @@ class Upkeep:
                 self._store.names.end_holder(tx, one.holder.id, self._store.clock.wall())
             else:
                 self._store.names.drop_helper(tx, one.holder.id)
-        clock = self._store.clock
+        return taken + self._take_back_silent(tx, began)
+
+    def _take_back_silent(self, tx: Tx, began: Millis) -> int:
+        """Leases that ran out, unless nobody could have extended them."""
+        clock, taken = self._store.clock, 0
+        if clock.awake() - began > STALL:  # the store was locked, for the others' heartbeats too
+            self._mercy = clock.awake() + MERCY
+        if clock.awake() < self._mercy:
+            return 0
         for held in self._store.jobs.silent(tx, clock.awake(), clock.boot()):
             if held.id in self.minded and held.worker == self._presence.id_if_any:
                 continue
@@ -154,14 +177,22 @@ class Upkeep:
         return settle(self._store, tx, held, ending)
 
     def _end_leftovers(self, one: Doomed) -> None:
-        """A shim that was killed leaves its command running: end it before the job runs again."""
-        if one.holder.kind != "shim" or one.reason == "restarted":
+        """End what still runs of an attempt before the job runs again.
+
+        A shim that was killed leaves its command running; a function that closes all files lets go
+        of the lock of its child, and goes on.
+        """
+        if one.reason != "gone":
+            return
+        if one.holder.kind == "child":
+            end_process(one.holder, self._presence.place)
+        if one.holder.kind != "shim":
             return
         for held in one.leases:
-            if receipts.read(self._store.file(held.id, held.attempt, held.fence)) is None:
-                receipts.sweep(
-                    receipts.cookie(self._store_id(), held.id, held.fence), one.holder.pid
-                )
+            files = self._store.file(held.id, held.attempt, held.fence)
+            if receipts.read(files) is None:
+                cookie = receipts.cookie(self._store_id(), held.id, held.fence)
+                receipts.sweep(cookie, one.holder.pid, files)
 
     def _tidy(self, holder: Holder) -> None:
         self._first_seen.pop(holder.id, None)
@@ -175,8 +206,7 @@ class Upkeep:
         rows = self._store.look(self._store.names.live_holders)
         known = [Holder(*row[: len(Holder._fields)]) for row in rows]
         dead = [holder for holder in known if self._verdict(holder) in REASONS]
-        if dead:
-            self._store.write(lambda tx: self._forget(tx, dead), durable=False)
+        self._store.write(lambda tx: self._forget(tx, dead), durable=False, tell=False)
         self._collect_files({holder.lock for holder in known} - {holder.lock for holder in dead})
 
     def anybody_works(self) -> bool:
@@ -191,6 +221,7 @@ class Upkeep:
             if not self._store.jobs.leases_of(tx, holder.id):
                 self._store.names.end_holder(tx, holder.id, self._store.clock.wall())
                 self._store.names.drop_helper(tx, holder.id)
+        self._store.names.drop_ended(tx, self._store.clock.wall() - A_MONTH)
 
     def _collect_files(self, known: set[str]) -> None:
         with contextlib.suppress(OSError), os.scandir(self._live) as entries:

@@ -7,7 +7,6 @@ again": it may be false, and several may be one.
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 import time
@@ -89,11 +88,11 @@ class BellFile:
     Ringing never raises. What was committed stays committed, and a lost ring costs the others one
     fallback interval; `error` keeps what went wrong the last time, for whoever looks into it.
 
-    Its first byte, mapped into every process, says whether somebody wants to be rung for: who is
-    about to sleep sets it and *then* looks once more; who has committed rings only if it is set,
-    and clears it before. So a commit that nobody waits for costs no system call, and none is slept
-    through: either the sleeper's last look comes after the commit, or the commit's look at the byte
-    after the sleeper has set it.
+    Beside it lies a byte that says whether somebody wants to be rung for: who is about to sleep
+    sets it and *then* looks once more; who has committed rings only if it is set, and clears it
+    before. So a commit that nobody waits for costs one read, and none is slept through: either the
+    sleeper's last look comes after the commit, or the commit's look at the byte after the sleeper
+    has set it. (Not mapped into memory: a file that somebody cuts short would kill whoever looks.)
     """
 
     def __init__(self, live: str) -> None:
@@ -101,7 +100,7 @@ class BellFile:
         self.error: OSError | None = None
         self._turn = threading.Lock()
         self._fd = -1
-        self._wanted: mmap.mmap | None = None
+        self._wanted = -1
         self._identity = (0, 0)
         self._checked = 0.0
         self._process = 0
@@ -110,7 +109,7 @@ class BellFile:
         """Somebody here is about to sleep: ring for the next commit. Look once more after this."""
         with self._turn:
             try:
-                self._map()[0] = 1
+                os.pwrite(self._flag(), b"1", 0)
             except OSError as error:
                 self.error = error
 
@@ -118,25 +117,23 @@ class BellFile:
         """Wake every process that watches this store, if anybody in any of them sleeps."""
         with self._turn:
             try:
-                wanted = self._map()
-                if not wanted[0]:
+                flag = self._flag()
+                if os.pread(flag, 1, 0) == b"0":
                     return
-                wanted[0] = 0  # before the ring: who sets it after this is woken by it
+                os.pwrite(flag, b"0", 0)  # before the ring: who sets it after this is woken by it
             except OSError as error:
                 self.error = error
         self.ring()
 
-    def _map(self) -> mmap.mmap:
+    def _flag(self) -> int:
         now = time.monotonic()
-        if self._wanted is not None and now - self._checked < _BETWEEN_CHECKS:
+        if self._wanted >= 0 and now - self._checked < _BETWEEN_CHECKS:
             return self._wanted
         self._checked = now
         if self._fd >= 0 and self._replaced():
             self._drop()
         if self._fd < 0:
             self._open()
-        if self._wanted is None:
-            self._wanted = mmap.mmap(self._fd, 1)
         return self._wanted
 
     def ring(self) -> bool:
@@ -155,7 +152,7 @@ class BellFile:
             self._drop()
         if self._fd < 0:
             self._open()
-        os.pwrite(self._fd, b"\n", 1)
+        os.pwrite(self._fd, b"\n", 0)
 
     def _replaced(self) -> bool:
         # By path, because a directory that was moved away takes a healthy-looking file along.
@@ -169,18 +166,18 @@ class BellFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self._fd = os.open(self.path, flags, 0o600)
         status = os.fstat(self._fd)
-        if status.st_size < 2:
-            os.pwrite(self._fd, b"\0", 1)  # a page beyond the end of a file cannot be used
         self._identity = (status.st_dev, status.st_ino)
         self._process = os.getpid()
+        self._wanted = os.open(self.path + ".wanted", flags, 0o600)
 
     def _drop(self) -> None:
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            wanted.close()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        descriptors, self._fd, self._wanted = (self._fd, self._wanted), -1, -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        self._drop()
 
     def close(self) -> None:
         """Close the file; the next ring opens it again. In the child of a fork too."""

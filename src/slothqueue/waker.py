@@ -35,7 +35,7 @@ class Waker:
         self._lock = threading.Lock()
         self._watcher: Watching | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._resume = False
+        self._resume = self._locked = False
 
     @property
     def bell(self) -> Bell:
@@ -76,21 +76,28 @@ class Waker:
 
     def close(self) -> None:
         with self._lock:
-            watcher, self._watcher = self._watcher, None
-            unsubscribe, self._unsubscribe = self._unsubscribe, None
+            self._close()
+
+    def _close(self) -> None:
+        watcher, self._watcher = self._watcher, None
+        unsubscribe, self._unsubscribe = self._unsubscribe, None
         if unsubscribe is not None:
             unsubscribe()
         if watcher is not None:
             watcher.close()
 
     def before_fork(self) -> None:
-        """Its thread and its connections cannot cross a fork."""
+        """Its thread and its connections cannot cross a fork, nor may one begin meanwhile."""
+        self._locked = self._lock.acquire(timeout=10)
         self._resume = self._watcher is not None
-        self.close()
+        self._close()
 
     def after_fork(self, child: bool) -> None:
         """The parent watches again, and looks for what it may have missed."""
-        self._lock = threading.Lock()
+        if child:
+            self._lock = threading.Lock()
+        elif self._locked:
+            self._lock.release()
         if self._resume and not child:
             self.start()
             self.bell.ring()

@@ -157,6 +157,8 @@ class Watcher:
             self._open()
         except OSError as error:
             self._give_up_watching(error)
+        except (ImportError, AttributeError) as error:  # a Python without ctypes, say
+            self._give_up_watching(OSError(str(error)))
 
     def _open(self) -> None:
         if not kernel.supported():

@@ -18,7 +18,8 @@ from .ear import Ear
 from .errors import StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from .launching import Launcher
 from .models import Ending
-from .running import Run, ThreadRun, timed_out
+from .running import Run, Slot, ThreadRun, timed_out
+from .settling import settle
 from .steps import Ended, Step, Steps, Todo
 from .storage.base import Claimed, Held, Holder
 from .telling import outcome, stopping
@@ -101,7 +102,10 @@ class Worker:
         return self.settled - before
 
     def stop(self) -> None:
-        """Claim no more and come to an end; may be called from any thread, and again to hurry."""
+        """Claim no more and come to an end; may be called from any thread, and again to hurry.
+
+        Told before it runs, the worker comes to its end as soon as it is run.
+        """
         self._stops += 1
         self._wake()
 
@@ -110,9 +114,8 @@ class Worker:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        self._stops, self._gave_up = 0, False
+        self._gave_up = False
         self._stop_at: Millis | None = None
-        self._ear.open()
         self._launcher = Launcher(
             self.verbs,
             self.sloth.tasks,
@@ -123,9 +126,10 @@ class Worker:
             beat=self._beat_soon,
         )
         self._steps = Steps(self.sloth, self._launcher, self.queues)
-        self.sloth.waker.start()
         unsubscribe = self.store.bell.subscribe(self._wake)
         try:
+            self._ear.open()
+            self.sloth.waker.start()
             self._introduce(json.dumps(self._tells()))
             self.verbs.upkeep.run()
             self.verbs.upkeep.collect()
@@ -151,14 +155,24 @@ class Worker:
     def _leave(self) -> None:
         for id, run in self._runs.items():
             self._beats.drop(id)
+            if isinstance(run, ThreadRun):
+                run.leave(self._settle_late)
             run.close()
         self._runs.clear()
         self._launcher.close()
         self._ear.close()
+        self._stops = 0
         try:
             self._introduce(None)
         except _PASSING as error:
             log.warning("%s", error)
+
+    def _settle_late(self, held: Held, ending: Ending) -> None:
+        """A thread has ended after we gave up on it; we are on that thread."""
+        try:
+            self.store.write(lambda tx: settle(self.store, tx, held, ending))
+        except Exception as error:  # it runs again once this process has ended
+            log.warning("job %d: what became of it cannot be written: %s", held.id, error)
 
     @contextmanager
     def _signals(self, *, pass_on: bool = False) -> Iterator[None]:
@@ -187,16 +201,27 @@ class Worker:
 
     def _wait(self) -> None:
         """Sleep until something rings, ends or falls due."""
-        if self._free() > 0:
-            self.store.want()
-            if self._steps.look():
-                return  # committed just before others knew that we want to be rung for
-        self._listen_to()
-        self._ear.wait(self._patience())
+        with self._bearing():
+            if self._free() > 0:
+                self.store.want()
+                if self._steps.look():
+                    return  # committed just before others knew that we want to be rung for
+            self._listen_to()
+            self._ear.wait(self._patience())
+
+    @contextmanager
+    def _bearing(self) -> Iterator[None]:
+        """Bear with a store that cannot be used just now: come again a little later."""
+        try:
+            yield
+        except _PASSING as error:
+            log.warning("the store cannot be written, trying again: %s", error)
+            time.sleep(_AGAIN)
+            self._wake()
 
     def _listen_to(self) -> None:
         files = {file for run in self._runs.values() for file in run.files()}
-        self._ear.watch(files | {file for slot in self._launcher.slots for file in slot.files()})
+        self._ear.watch(files | self._launcher.files(), self._launcher.sending())
 
     def _patience(self) -> float:
         awake = self.store.clock.awake()
@@ -215,22 +240,25 @@ class Worker:
 
     def _turn(self) -> bool:
         """Look at everything once and act; whether anything was done."""
-        self._poll()
-        self._keep_time()
-        try:
+        with self._bearing():
+            self._poll()
+            self._keep_time()
             return self._step()
-        except _PASSING as error:
-            log.warning("the store cannot be written, trying again: %s", error)
-            time.sleep(_AGAIN)
-            self._wake()
-            return True
+        return True
 
     def _poll(self) -> None:
-        self._dropped += self._launcher.listen()
+        self._part(self._launcher.listen())
         for run in list(self._runs.values()):
             if (ending := run.poll()) is not None:
                 self._ended.append(Ended(run.held, ending))
                 self._forget(run)
+
+    def _part(self, gone: list[Slot]) -> None:
+        if gone:
+            self._listen_to()  # as below
+        for slot in gone:
+            slot.close()
+        self._dropped += [slot.holder for slot in gone if slot.holder is not None]
 
     def _forget(self, run: Run) -> None:
         del self._runs[run.held.id]
@@ -308,6 +336,7 @@ class Worker:
             durable=False,
             tell=False,
         )
+        self._beats.sent()
         for run in lost:
             self._lose(run)
 

@@ -373,3 +373,12 @@ def test_a_token_names_the_attempt_wherever_it_is_told_of(
     third = queue.claim()
     assert third is not None
     assert third.token not in (told, second.token)
+
+
+def test_one_attempt_is_not_told_as_many(sloth: Sloth):
+    job = sloth.queue("q", max_attempts=1).enqueue(1)
+    lease = sloth.queue("q").claim()
+    assert lease is not None
+    lease.fail("no")
+    with pytest.raises(JobFailed, match="failed after 1 attempt: no"):
+        job.result()

@@ -171,3 +171,16 @@ def test_a_question_that_makes_no_sense_is_refused(sloth: Sloth):
         with pytest.raises(ValueError, match="limit"):
             sloth.queue("q").dead_letters(limit=limit)  # type: ignore[arg-type]
     assert every_job(sloth) == []
+
+
+@pytest.mark.parametrize("timeout", [0, "0s", 0.0001])
+def test_a_command_without_any_time_is_refused(sloth: Sloth, timeout: float | str):
+    with pytest.raises(ValueError, match="timeout must be longer than zero"):
+        sloth.queue("q").enqueue_command(["true"], timeout=timeout)
+    assert sloth.jobs() == []
+
+
+def test_a_command_is_named_as_one_would_type_it(sloth: Sloth):
+    queue = sloth.queue("q")
+    assert queue.enqueue_command(["echo", "a b", "$x"]).name == "echo 'a b' '$x'"
+    assert queue.enqueue_command("sort a | uniq", shell=True).name == "sort a | uniq"

@@ -93,11 +93,23 @@ def test_options_that_make_no_sense_are_refused(sloth: Sloth):
 
     with pytest.raises(TypeError, match="width"):
         thumb.using(width=3)
-    for options in ({"delay": -1}, {"priority": "high"}, {"max_attempts": 0}, {"timeout": "soon"}):
+    for options in (
+        {"delay": -1},
+        {"priority": "high"},
+        {"max_attempts": 0},
+        {"timeout": "soon"},
+        {"timeout": 0},
+    ):
         with pytest.raises(ValueError, match=next(iter(options))):
             thumb.using(**options).enqueue("a")
     wrong: dict[str, Any]
-    for wrong in ({"lease": 0}, {"lease": -1}, {"timeout": "soon"}, {"queue": ""}):
+    for wrong in (
+        {"lease": 0},
+        {"lease": -1},
+        {"timeout": "soon"},
+        {"timeout": "0s"},
+        {"queue": ""},
+    ):
         with pytest.raises(ValueError, match=r"lease|timeout|name"):
             sloth.task(**wrong)(len)
     assert every_job(sloth) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import ManualClock, Sloth, Worker, current_job
+from slothqueue import ManualClock, Sloth, StoreBusy, Worker, current_job
 from slothqueue.storage.base import Terms
 
 from .running import SOON, Aside, Gate, OpenSloth, idle
@@ -263,6 +263,76 @@ def test_a_coroutine_that_does_not_finish_in_the_grace_is_given_back_unspent(
     running.value(within=SOON)
     assert (job.refresh().state, job.refresh().attempts) == ("queued", 0)
     assert story(job)[1:] == [("claimed", 1, None), ("released", 1, "its worker stops")]
+
+
+def test_what_a_thread_makes_after_its_worker_gave_up_on_it_still_counts(
+    sloth: Sloth, gate: Gate, aside: Aside
+):
+    @sloth.task()
+    def slow() -> str:
+        gate.pass_through()
+        return "late"
+
+    job = slow.enqueue()
+    worker = sloth.worker(pool="thread", grace=0)
+    running = aside(worker.run)
+    gate.wait_for()
+    worker.stop()
+    running.value()
+    assert job.refresh().state == "running"
+    gate.opened.set()
+    assert job.result(SOON) == "late"
+
+
+def test_a_worker_told_to_stop_before_it_runs_ends_at_once_and_can_run_again(
+    sloth: Sloth, aside: Aside
+):
+    job = sloth.task(name="f")(lambda: 1).enqueue()
+    worker = sloth.worker(pool="thread")
+    worker.stop()
+    aside(worker.run).value()
+    assert job.refresh().state == "queued"
+    assert worker.run_until_idle() == 1
+
+
+def test_a_call_for_which_no_thread_can_be_started_has_failed_and_never_runs(
+    sloth: Sloth, monkeypatch: pytest.MonkeyPatch
+):
+    ran: list[int] = []
+    start, failures = threading.Thread.start, [1]
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "slothqueue-call" and failures:
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    task = sloth.task(name="note", max_attempts=1)(lambda n: ran.append(n))
+    first, second = task.enqueue(1), task.enqueue(2)
+    idle(sloth, concurrency=2)
+    assert (first.refresh().state, second.refresh().state, ran) == ("failed", "done", [2])
+
+
+def test_a_worker_bears_a_store_that_is_busy_while_it_wants_to_sleep(
+    sloth: Sloth, aside: Aside, monkeypatch: pytest.MonkeyPatch
+):
+    want, refusals = sloth.store.want, [1]
+
+    def busy() -> Any:
+        if refusals:
+            refusals.pop()
+            raise StoreBusy("the store is busy")
+        return want()
+
+    monkeypatch.setattr(sloth.store, "want", busy)
+    task, worker = sloth.task(name="f")(lambda: 1), sloth.worker(pool="thread")
+    running = aside(worker.run)
+    while refusals:
+        running.over(0.005)
+    assert task.enqueue().result(SOON) == 1
+    worker.stop()
+    running.value()
 
 
 def test_a_worker_can_run_again(sloth: Sloth):

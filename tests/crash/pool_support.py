@@ -37,7 +37,8 @@ def heard(child: Child) -> dict[str, Any]:
     end = time.monotonic() + DEADLINE
     while not waiting:
         assert time.monotonic() < end, "it said nothing"
-        select.select([child.socket.fileno(), child.pidfd or 0], [], [], 1)
+        sending = [child.socket.fileno()] if child.sending else []
+        select.select([child.socket.fileno(), child.pidfd or 0], sending, [], 1)
         gone = child.gone
         waiting += child.receive()
         if gone:

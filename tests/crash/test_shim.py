@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
-from slothqueue import receipts, shim
+from slothqueue import processes, receipts
 from slothqueue.commands import Command
+from slothqueue.liveness import Place
 from slothqueue.models import Ending
+from slothqueue.running import CommandRun
+from slothqueue.storage.base import Claimed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -96,23 +99,25 @@ class Commands:
     def says(self, command: Command, text: bytes) -> None:
         until(lambda: text in self.log(command), f"{text!r} in the log")
 
-    def left(self, command: Command) -> list[shim.Process]:
+    def left(self, command: Command) -> list[processes.Process]:
         """Every living process that carries the cookie of this command."""
         mark = f"{receipts.COOKIE}={command.cookie}".encode()
-        around = shim.look_around().values()
-        return [one for one in around if shim.lives(one) and receipts._is_marked(one.pid, mark)]
+        around = processes.look_around().values()
+        return [
+            one for one in around if processes.lives(one) and receipts._is_marked(one.pid, mark)
+        ]
 
-    def runs(self, command: Command, *names: str) -> list[shim.Process]:
+    def runs(self, command: Command, *names: str) -> list[processes.Process]:
         """The processes below the shim, as soon as they are those of these names."""
 
-        def look() -> list[shim.Process] | None:
-            tree = shim.below(shim.look_around(), command.spawned.pid)
+        def look() -> list[processes.Process] | None:
+            tree = processes.below(processes.look_around(), command.spawned.pid)
             return tree if sorted(process.name for process in tree) == sorted(names) else None
 
-        tree: list[shim.Process] = until(look, f"{names} run")
+        tree: list[processes.Process] = until(look, f"{names} run")
         return tree
 
-    def kill_shim(self, command: Command, *names: str) -> list[shim.Process]:
+    def kill_shim(self, command: Command, *names: str) -> list[processes.Process]:
         """Kill the shim when these run under it; returns them."""
         tree = self.runs(command, *names)
         command.spawned.signal(signal.SIGKILL)
@@ -254,6 +259,47 @@ def test_output_is_there_at_once_without_a_newline(commands: Commands):
     assert not command.gone
 
 
+@pytest.mark.parametrize("what", ["files", "directory"])
+def test_a_command_that_deletes_its_files_is_known_to_have_ended(commands: Commands, what: str):
+    there = f"{commands.logs}/*" if what == "files" else str(commands.logs)
+    ending = commands.end(commands.start(f"echo hello; rm -r {there}", shell=True))
+    assert ending.kind == "complete"
+    assert os.stat(commands.logs).st_mode & 0o777 == 0o700
+    assert os.listdir(commands.logs) == ["1-1-101.exit"]
+
+
+def test_an_end_that_can_be_left_in_no_file_is_told_to_the_worker(commands: Commands):
+    text = f"rm -r {commands.logs}; touch {commands.logs}; exit 3"
+    command = commands.start(text, shell=True)
+    ending = commands.end(command)
+    assert (ending.kind, ending.error) == ("fail", "exited with code 3")
+    os.unlink(commands.logs)
+
+
+def test_a_log_directory_that_was_cleared_away_before_go_is_made_again(commands: Commands):
+    command = commands.start("echo", "hello", go=False)
+    commands.ready(command)
+    commands.logs.rmdir()
+    command.go()
+    assert commands.end(command).kind == "complete"
+    assert commands.log(command) == b"hello\n"
+
+
+def test_an_argument_that_is_too_long_is_named(commands: Commands):
+    with pytest.raises(ValueError, match=r"argv\[1\] is 200001 bytes long.*put it into a file"):
+        commands.start("true", "x" * 200_000)
+    with pytest.raises(ValueError, match=r"env\['A'\] is 200003 bytes long"):
+        commands.start("true", env={"A": "x" * 200_000})
+    with pytest.raises(ValueError, match="the command with its environment is 4"):
+        commands.start("true", *["y" * 1000] * 4000)
+
+
+def test_a_log_directory_that_cannot_be_made_says_so(commands: Commands):
+    commands.logs.touch()
+    with pytest.raises(FileExistsError, match=r"output of commands cannot be made.*logs"):
+        commands.start("true")
+
+
 def test_nothing_runs_before_go(commands: Commands):
     command = commands.start("true", go=False)
     commands.ready(command)
@@ -272,6 +318,38 @@ def test_a_shim_that_is_stopped_before_go_runs_nothing(commands: Commands, order
         command.spawned.signal(signal.SIGTERM)
     assert command.spawned.process.wait(DEADLINE) == 0
     assert command.ending() is None
+
+
+def run_of(command: Command) -> CommandRun:
+    """What a worker that has claimed the job has of it."""
+    claimed = Claimed(1, 1, 1, 101, 9, 9, 0, None, None, None, "")
+    return CommandRun(claimed, command, Place("boot", "machine", 1))
+
+
+@pytest.mark.parametrize("when", ["at once", "once it is ready", "while it is handed over"])
+def test_a_command_that_is_hurried_away_before_go_is_given_back(
+    commands: Commands, tmp_path: Path, when: str
+):
+    command = commands.start("touch", str(tmp_path / "ran"), go=False)
+    run, stopped = run_of(command), Ending("release", reason="its worker stops")
+    if when != "at once":
+        commands.ready(command)
+    if when == "while it is handed over":
+        assert run.taker() is not None
+    run.end(stopped, hurry=True)
+    run.begin()
+    assert until(run.poll, "it ends") == stopped
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_command_whose_lock_is_deleted_before_go_is_given_back(commands: Commands):
+    command = commands.start("true", go=False)
+    run = run_of(command)
+    commands.ready(command)
+    os.unlink(command.spawned.lock)
+    assert run.taker() is None
+    ending = until(run.poll, "it ends")
+    assert (ending.kind, ending.reason) == ("release", "its lock was deleted before it began")
 
 
 def test_the_lock_is_held_exactly_as_long_as_the_shim_lives(commands: Commands):
@@ -323,7 +401,7 @@ def test_a_stopped_process_is_ended_within_its_grace(commands: Commands):
     shell = until(lambda: [one for one in commands.left(command) if one.state == "T"], "stopped")
     command.stop()
     assert commands.end(command).kind == "release"
-    assert shim.look_at(shell[0].pid) is None
+    assert processes.look_at(shell[0].pid) is None
 
 
 def test_a_command_is_let_finish_its_cleaning_up(commands: Commands):
@@ -356,12 +434,37 @@ def test_hurry_cuts_the_grace_short(commands: Commands):
     assert commands.left(command) == []
 
 
-def test_sigterm_ends_the_tree_and_gives_the_job_back(commands: Commands):
+def test_sigterm_ends_the_tree_and_fails_the_attempt(commands: Commands):
     command = commands.start("sh", "-c", "echo ready; sleep 999; true")
     commands.says(command, b"ready")
     command.spawned.signal(signal.SIGTERM)
-    assert commands.end(command).kind == "release"
+    ending = commands.end(command)
+    assert (ending.kind, ending.result) == ("fail", '{"exit_code": 143}')
+    assert str(ending.error).startswith("ended by SIGTERM sent to its shim; signalled: ")
     assert commands.left(command) == []
+
+
+def test_a_command_that_ends_its_own_shim_by_sigterm_fails(commands: Commands):
+    ending = commands.end(commands.start("sh", "-c", "trap 'exit 0' TERM; kill $PPID; sleep 999"))
+    assert (ending.kind, ending.result) == ("fail", '{"exit_code": 143}')
+
+
+def test_sigterm_while_the_worker_stops_too_gives_the_job_back(commands: Commands):
+    command = commands.start("sleep", "999")
+    commands.runs(command, "sleep")
+    command.spawned.signal(signal.SIGTERM)
+    command.spawned.process.wait(DEADLINE)
+    ending = command.ending(stopping=True)
+    assert ending is not None
+    assert (ending.kind, ending.reason) == ("release", "its worker stops")
+
+
+def test_a_shim_that_is_stopped_together_with_go_runs_nothing(commands: Commands, tmp_path: Path):
+    command = commands.start("touch", str(tmp_path / "ran"), go=False)
+    commands.ready(command)
+    command.spawned.send(b"go\nstop its worker stops")
+    assert commands.end(command).kind == "release"
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
@@ -409,9 +512,9 @@ def test_a_killed_shim_leaves_no_receipt_and_a_sweep_ends_what_it_left(commands:
     assert command.sweep() == []
 
 
-def alive(process: shim.Process) -> bool:
-    again = shim.look_at(process.pid)
-    return again is not None and again.start == process.start and shim.lives(again)
+def alive(process: processes.Process) -> bool:
+    again = processes.look_at(process.pid)
+    return again is not None and again.start == process.start and processes.lives(again)
 
 
 def test_a_sweep_ends_a_process_that_shed_its_environment_and_its_parent(commands: Commands):
@@ -419,6 +522,25 @@ def test_a_sweep_ends_a_process_that_shed_its_environment_and_its_parent(command
     tree = commands.kill_shim(command, "sleep", "sleep")
     assert len(command.sweep()) == 2
     until(lambda: not any(map(alive, tree)), "all were killed")
+
+
+def test_a_command_without_our_environment_is_swept_with_all_it_has_started(commands: Commands):
+    command = commands.start("env", "-i", "sh", "-c", "sleep 998 & setsid sleep 999 & wait")
+    tree = commands.kill_shim(command, "sh", "sleep", "sleep")
+    assert commands.left(command) == []
+    assert len(command.sweep()) == 3
+    until(lambda: not any(map(alive, tree)), "all were killed")
+
+
+def test_a_process_of_another_start_is_not_taken_for_the_command(commands: Commands):
+    command = commands.start("env", "-i", "sleep", "999")
+    (tree,) = commands.kill_shim(command, "sleep")
+    draft = Path(command.base + ".exit.part")
+    assert draft.read_text().startswith(f"began {tree.pid} {tree.start}\n")
+    draft.write_text(f"began {tree.pid} {tree.start + 1}\n")
+    assert command.sweep() == []
+    draft.write_text(f"began {tree.pid} {tree.start}\n")
+    assert command.sweep() == [f"{tree.pid} sleep"]
 
 
 def test_a_sweep_touches_nobody_else(commands: Commands):
@@ -477,8 +599,8 @@ def test_a_hundred_commands_leave_no_zombie(commands: Commands):
             commands.ready(command)
             command.go()
         assert {commands.end(command).kind for command in batch} == {"complete"}
-    family = shim.below(shim.look_around(), HERE)
-    assert [process for process in family if not shim.lives(process)] == []
+    family = processes.below(processes.look_around(), HERE)
+    assert [process for process in family if not processes.lives(process)] == []
 
 
 def test_no_zombie_stays_while_a_command_runs(commands: Commands):
@@ -499,7 +621,7 @@ def test_an_idle_shim_does_nothing(commands: Commands):
 def asleep(pid: int) -> bool:
     before = switches(pid)
     time.sleep(0.05)
-    process = shim.look_at(pid)
+    process = processes.look_at(pid)
     return switches(pid) == before and process is not None and process.state == "S"
 
 

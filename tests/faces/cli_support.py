@@ -133,6 +133,12 @@ def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
         return process.communicate()
 
 
+def _at_a_terminal() -> None:
+    """What a login does: a terminal of its own, and a Ctrl-C that is heard."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started the tests may ignore it
+
+
 class Terminal:
     """`sloth` in a real pseudo-terminal of its own."""
 
@@ -147,7 +153,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_at_a_terminal,
         )
         os.close(theirs)
         self.seen = ""

@@ -97,7 +97,7 @@ def test_every_option_of_add_means_what_it_says(sloth: Cli):
     folder = sloth.folder / "sub"
     folder.mkdir()
     words = ["-q", "media", "--in", "10m", "--priority", "-5", "--retries", "2"]
-    words += ["--timeout", "90s", "--cwd", "sub", "--no-start", "--shell", "--", "echo a | cat"]
+    words += ["--timeout", "90s", "--cwd", "sub", "--shell", "--", "echo a | cat"]
     job = sloth.job(sloth.add(*words))
     assert (job["queue"], job["priority"], job["max_attempts"]) == ("media", -5, 3)
     assert (job["timeout"], job["cwd"], job["shell"]) == (90.0, str(folder), True)
@@ -454,7 +454,7 @@ def test_a_worker_runs_the_functions_of_an_app(sloth: Cli, pool: str):
     assert "shop.add(2, b=3)" in sloth("list").text
     assert "no \\x1b[31m way" in sloth("show", "2").text
     assert "\x1b" not in done.err
-    assert "job 1 attempt 1: complete" in done.err
+    assert "job 1 attempt 1: done" in done.err
     assert "function" in sloth("log", "1").err or "no command" in sloth("log", "1").err
 
 
@@ -463,7 +463,7 @@ def test_a_worker_tells_of_each_start_and_end(sloth: Cli):
     lines = sloth("worker", "--until-idle").err.splitlines()
     assert len(lines) == 4
     assert "job 1 attempt 1: started" in lines[1]
-    assert "job 1 attempt 1: complete" in lines[2]
+    assert "job 1 attempt 1: done" in lines[2]
     assert [line[2] + line[5] for line in lines] == ["::"] * 4
     sloth.add("--", "true")
     done = sloth("worker", "--until-idle", "--json")

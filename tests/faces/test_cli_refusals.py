@@ -36,6 +36,13 @@ def sloth(tmp_path: Path) -> Cli:
         ("add --in=-5m -- true", "'-5m' is not understood"),
         ("add --in 9999999999999d -- true", "thousand years"),
         ("add --timeout nan -- true", "'nan' is not understood"),
+        ("add --timeout 0 -- true", "must be longer than zero"),
+        ("run --timeout 0.0001s -- true", "must be longer than zero"),
+        ("add --no-start -- true", "'--no-start' is not understood"),
+        ("add a|b", "for a line of shell write `sloth add --shell -- 'a|b'`"),
+        ("run $HOME", "there is no program '$HOME'"),
+        ("worker --app pkg/jobs.py:app", "write pkg.jobs:app"),
+        ("worker --app ./jobs.py", "write jobs:sloth"),
         ("add --at 25:00 -- true", "'25:00' is not understood"),
         ("add --at soon -- true", "'soon' is not understood"),
         ("add --in 1m --at 10:00 -- true", "not both"),
@@ -175,7 +182,9 @@ def test_an_output_that_cannot_be_written_is_told(sloth: Cli):
                 text=True,
             )
         assert done.returncode == 75, done.stderr
-        assert done.stderr.startswith("sloth: No space left"), done.stderr
+        assert done.stderr.startswith("sloth: the output could not be written: No space left"), (
+            done.stderr
+        )
         assert len(done.stderr.splitlines()) == 1
 
 

@@ -113,7 +113,7 @@ def test_a_worker_ends_in_order_on_ctrl_c(sloth: Cli):
         terminal.read_until("started")
         until((sloth.folder / "on").exists, "the command runs")
         terminal.type("\x03")
-        terminal.read_until("stopping; 1 running")
+        terminal.read_until("stopping: 1 job is running, for up to 1m")
         terminal.type("\x03")
         assert terminal.finish() == 0
     assert sloth.job(1)["state"] == "queued"
@@ -131,7 +131,7 @@ def test_output_cannot_harm_the_terminal_but_may_have_colors(sloth: Cli, command
 
 
 def test_names_and_errors_cannot_harm_the_terminal(sloth: Cli):
-    sloth("run", "--retries", "0", "--", "sh\x1b]0;x\x07", code=127)
+    sloth("run", "--retries", "0", "--", "sh\x1b]0:x\x07", code=127)
     for words in (["list"], ["show", "1"]):
         text = shown(sloth, *words)
         assert "\x1b]" not in text

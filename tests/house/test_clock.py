@@ -18,11 +18,13 @@ READS_A_CLOCK = {
 
 # Whoever reads a clock outside of clock.py, with the reason.
 ALLOWED: dict[tuple[str, str], str] = {
+    ("processes", "time.monotonic"): "bounds the killing, also in a shim",
     ("shim", "time.monotonic"): "stands alone, and its process knows no other clock",
     (
         "storage.locking",
         "time.monotonic",
     ): "bounds the wait for a lock, in real time",
+    ("storage.opening", "time.monotonic"): "spaces out the looks at the file, in real time",
     ("waiting", "time.monotonic"): "spaces out the looks at a file, in real time under any Clock",
 }
 

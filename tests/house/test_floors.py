@@ -12,7 +12,7 @@ from pathlib import Path
 from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
-    ("words", {"errors", "clock", "shim"}),
+    ("words", {"errors", "clock", "processes", "shim"}),
     ("rules", {"timing", "models", "codec", "context"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
@@ -53,6 +53,7 @@ FLOORS: list[tuple[str, set[str]]] = [
 
 # Who may look sideways on a floor, and at whom.
 NEIGHBORS = {
+    ("shim", "processes"),
     ("context", "timing"),
     ("models", "timing"),
     ("storage.base", "waiting"),
@@ -129,8 +130,8 @@ NAMES_SQLITE3 = {
     "storage.readers": "lends connections",
 }
 
-# Runs by itself, with none of our modules and before any of them could be found.
-STAND_ALONE = {"shim"}
+# Run by themselves, once per command: with nothing of ours but each other.
+STAND_ALONE = {"shim", "processes"}
 
 
 def floor(name: str) -> int | None:
@@ -204,7 +205,7 @@ def _fault(name: str, here: int, target: str) -> str | None:
     there = floor(target)
     if there is None or target == name:
         return None
-    if name in STAND_ALONE:
+    if name in STAND_ALONE and target not in STAND_ALONE:
         return "and must stand alone"
     if there > here:
         return f"which is above it ({FLOORS[here][0]} < {FLOORS[there][0]})"

@@ -66,7 +66,7 @@ def loaded_by(folder: Path, *argv: str) -> set[str]:
     "argv",
     [
         pytest.param(["--version"], id="version"),
-        pytest.param(["add", "--db", "work.db", "--no-start", "--", "true"], id="add"),
+        pytest.param(["add", "--db", "work.db", "--", "true"], id="add"),
     ],
 )
 def test_a_command_loads_nothing_slow(tmp_path: Path, argv: list[str]):

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pytest
 
 from slothqueue import context
-from slothqueue.attempt import LONGEST_ERROR, run, run_async
-from slothqueue.codec import decode
+from slothqueue.attempt import run, run_async
+from slothqueue.codec import LONGEST_TEXT, decode
 from slothqueue.context import CurrentJob, Discard, Retry, Snooze, call_within, current_job
 from slothqueue.errors import WrongState
 from slothqueue.models import Ending
@@ -168,6 +168,23 @@ def test_the_traceback_begins_in_the_function_of_the_user():
     assert "slothqueue/attempt.py" not in error_of(raising(ValueError("bad")))
 
 
+class Worse(ValueError):
+    """The traceback tells it with its module before it."""
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), Worse("bad")])
+def test_what_the_first_line_says_is_not_said_again(error: Exception):
+    told = error_of(raising(error))
+    assert told.count(": bad") == 1
+    assert told.endswith("raise error")
+
+
+def test_what_the_first_line_leaves_out_is_told_behind_the_traceback():
+    error = ValueError("one\ntwo")
+    error.add_note("a note")
+    assert error_of(raising(error)).endswith("ValueError: one\ntwo\na note")
+
+
 def test_wrong_arguments_are_told_without_a_traceback_of_ours():
     call: Any = lambda needed: None  # noqa: E731
     error = error_of(call)
@@ -190,7 +207,7 @@ def test_causes_and_groups_are_told_in_full():
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "\u20ac" * 1_000_000, "line\n" * 100_000])
 def test_a_long_error_is_cut_in_the_middle_and_says_so(text: str):
     error = error_of(raising(ValueError(text)))
-    assert len(error.encode()) <= LONGEST_ERROR
+    assert len(error.encode()) <= LONGEST_TEXT
     assert error.startswith("ValueError: " + text[:4])
     assert " bytes cut ...\n" in error
     assert len(error.split("\n")[0]) < 500

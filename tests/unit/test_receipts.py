@@ -10,8 +10,8 @@ import pytest
 from slothqueue import receipts
 from slothqueue.commands import check_argv, check_cwd, check_env
 from slothqueue.models import Ending
+from slothqueue.processes import Process, below, look_at, one_line, send
 from slothqueue.receipts import Receipt
-from slothqueue.shim import Process, below, look_at, one_line, send
 
 
 def told(text: str) -> Receipt | None:
@@ -80,6 +80,43 @@ def test_a_timeout_names_whom_it_signalled_and_who_survived():
 def test_a_command_that_was_stopped_is_given_back(end: Receipt):
     ending = receipts.ending(end._replace(stopped="its worker stops"))
     assert (ending.kind, ending.reason) == ("release", "its worker stops")
+
+
+@pytest.mark.parametrize("end", [Receipt(exit_code=0), Receipt(signal=15), Receipt(error="x")])
+def test_a_sigterm_to_the_shim_fails_the_attempt_unless_its_worker_stops(end: Receipt):
+    told = end._replace(terminated=True)
+    ending = receipts.ending(told)
+    assert (ending.kind, ending.error) == ("fail", "ended by SIGTERM sent to its shim")
+    assert ending.result == '{"exit_code": 143}'
+    ending = receipts.ending(told, stopping=True)
+    assert (ending.kind, ending.reason) == ("release", "its worker stops")
+
+
+def test_a_sigterm_to_the_shim_is_read():
+    account = told("signal 15\nseconds 1.0\nterminated SIGTERM\n")
+    assert account == Receipt(signal=15, terminated=True, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("began 12 34\n\n\n", (12, 34)),
+        ("began 12 34", (12, 34)),
+        ("", None),
+        ("\n\n", None),
+        ("began 12\n", None),
+        ("began 12 -1\n", None),
+        ("began 1 2 3\n", None),
+        ("exit 0\n", None),
+    ],
+)
+def test_the_draft_of_a_receipt_names_the_command(
+    tmp_path: Path, text: str, command: tuple[int, int] | None
+):
+    base = str(tmp_path / "1-1-1")
+    assert receipts.began(base) is None
+    (tmp_path / "1-1-1.exit.part").write_text(text)
+    assert receipts.began(base) == command
 
 
 def test_what_was_released_has_no_result():

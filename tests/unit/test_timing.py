@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from slothqueue.timing import LONGEST, as_datetime, back_off, millis, moment, spoken
+from slothqueue.timing import LONGEST, as_datetime, back_off, millis, moment, some_millis, spoken
 
 UTC = dt.UTC
 
@@ -150,3 +150,10 @@ def test_a_duration_is_told_the_way_people_say_it(duration: int, expected: str):
 def test_no_duration_is_told_as_sixty_of_a_unit():
     told = {spoken(duration) for duration in range(59_000, 62_000)}
     assert not {text for text in told if text.startswith("60")}
+
+
+def test_where_nothing_makes_no_sense_it_is_refused():
+    assert some_millis("1ms", what="timeout") == 1
+    for nothing in (0, "0s", 0.0001):
+        with pytest.raises(ValueError, match="timeout must be longer than zero"):
+            some_millis(nothing, what="timeout")

@@ -89,6 +89,8 @@ class Follower:
         self._file: Any = None
         self._claimed: object = None
         self._found = self._told = False
+        self.wrote = False
+        """Whether there was any output to show."""
 
     def run(self, then: Callable[[Job], None] = lambda job: None) -> Job:
         """Show everything until the job has ended; returns it as it is then.
@@ -161,6 +163,7 @@ class Follower:
 
     def _copy(self) -> None:
         while self._file is not None and self._shown and (data := self._file.read(CHUNK)):
+            self.wrote = True
             self._sink.write(self._shown.attempt, data)
 
     def _close(self) -> None:

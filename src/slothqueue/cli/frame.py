@@ -132,11 +132,15 @@ def _told(error: Exception) -> int:
         )
     elif isinstance(error, OSError):
         _abandon_stdout()
-        place = "" if error.filename is None else f"{error.filename}: "
-        _complain(f"{place}{error.strerror or error}")
+        _complain(f"{_place(error)}: {error.strerror or error}")
     else:
         _complain(str(error))
     return code
+
+
+def _place(error: OSError) -> str:
+    """What the error is about: without the name of a file it can only be our own output."""
+    return str(error.filename or "the output could not be written")
 
 
 def _complain(sentence: str) -> None:

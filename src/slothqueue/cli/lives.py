@@ -22,12 +22,18 @@ class Life(NamedTuple):
     @property
     def process(self) -> str:
         """For people: `pid 7 (under shim 5)`."""
-        if self.shim is None:
-            return "" if self.pid is None else f"pid {self.pid}"
-        return f"shim {self.shim}" if self.pid is None else f"pid {self.pid} (under shim {self.shim})"
+        if self.pid is None:
+            return "" if self.shim is None else f"shim {self.shim}"
+        return f"pid {self.pid}" + ("" if self.shim is None else f" (under shim {self.shim})")
 
 
 NOBODY = Life(None, None, False)
+ORPHAN = "worker gone, runs on"
+
+
+def life_facts(life: Life) -> dict[str, int | None]:
+    """The same for programs."""
+    return {"pid": life.pid, "shim": life.shim}
 
 
 def lives(sloth: Sloth) -> dict[int, Life]:

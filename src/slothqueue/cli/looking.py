@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..models import STATES, Event
 from ..timing import spoken
 from . import facts
+from .lives import NOBODY, ORPHAN, Life, life_facts, lives
+from .needs import Need, need_of
 from .parsing import Parser, Usage, job_id, whole
-from .screen import STATE_COLORS, local, one_line, rough, safe, since
+from .screen import STATE_COLORS, folded, local, one_line, rough, safe, since
 from .session import NoStoreYet, Session
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def list_command(session: Session, options: Any) -> int:
         for job in shown:
             session.tell(facts.job_facts(job))
     else:
-        _list(session, shown)
+        _list(session, shown, chosen=bool(options.state or options.queue))
     if len(jobs) > len(shown):
         session.note(f"there are more; -n {options.limit * 10} shows more of them")
     return 0
@@ -73,9 +75,9 @@ def check_queue(sloth: Sloth, queue: str | None) -> None:
     raise Usage(f"there is no queue {queue!r} in this store; {known}")
 
 
-def _list(session: Session, jobs: list[Job]) -> None:
+def _list(session: Session, jobs: list[Job], *, chosen: bool) -> None:
     if not jobs:
-        session.note("there are no such jobs")
+        session.note("there are no such jobs" if chosen else "there are no jobs yet")
         return
     now = session.now()
     rows = [
@@ -128,12 +130,16 @@ sloth show 5 --json
 def show_command(session: Session, options: Any) -> int:
     job = session.job(options.id)
     events = job.events()
+    sloth = session.store()
+    life = lives(sloth).get(job.id, NOBODY) if job.state == "running" else NOBODY
     if session.json:
-        session.tell(facts.job_facts(job) | _payload(job))
+        session.tell(facts.job_facts(job) | life_facts(life) | _payload(job))
         for event in events:
             session.tell(facts.event_facts(job.id, event))
         return 0
-    session.say(*_sheet(session, job), "", *_timeline(session, events))
+    waits = need_of(sloth, job) if job.state == "queued" else None
+    fields = [("waits for", _wanted(session, waits)), ("process", _process(life))]
+    session.say(*_sheet(session, job, fields), "", *_timeline(session, events))
     return 0
 
 
@@ -144,24 +150,36 @@ def _payload(job: Job) -> dict[str, Any]:
     return {"payload": job.payload}
 
 
-def _sheet(session: Session, job: Job) -> list[str]:
+def _wanted(session: Session, waits: Need | None) -> str:
+    if waits is None:
+        return ""
+    return waits.who if waits.start is None else f"{waits.who}: {session.command(waits.start)}"
+
+
+def _process(life: Life) -> str:
+    return f"{life.process}, {ORPHAN}" if life.orphan else life.process
+
+
+def _sheet(session: Session, job: Job, more: list[tuple[str, str]]) -> list[str]:
     paint, now = session.screen.paint, session.now()
     head = (
         f"job {job.id}  {paint(job.state, STATE_COLORS[job.state])}  {one_line(facts.title(job))}"
     )
-    fields = _fields(job, now)
+    fields = more + _fields(job, now)
+    width = session.screen.width
     lines = [
-        f"  {name if n == 0 else '':<11}{line}"
+        f"  {name if n == 0 else '':<11}{line}".rstrip()
         for name, text in fields
         if text
-        for n, line in enumerate(_lines(text))
+        for n, line in enumerate(_lines(text, width and width - 13))
     ]
     return [head, "", *lines]
 
 
-def _lines(text: str) -> list[str]:
-    """A text of several lines, each of them safe."""
-    return [safe(line.rstrip()) for line in text.expandtabs().splitlines()]
+def _lines(text: str, width: int | None) -> list[str]:
+    """A text of several lines, each of them safe, and between words cut to this width."""
+    lines = [safe(line.rstrip()) for line in text.expandtabs().splitlines()]
+    return lines if width is None else [part for line in lines for part in folded(line, width)]
 
 
 def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..liveness import verdict
-from ..models import COMMAND, PAYLOAD
+from ..models import COMMAND, PAYLOAD, TASK
 from ..storage.base import Holder
 from .facts import Working
 
@@ -28,6 +28,11 @@ class Server(NamedTuple):
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
+
+    def takes(self, lane: Lane) -> bool:
+        """As a worker does: commands, and the functions that it knows."""
+        known = lane.kind == COMMAND or (lane.kind == TASK and lane.task in self.tasks)
+        return known and self.serves(lane.queue)
 
 
 class Crew(NamedTuple):
@@ -52,15 +57,15 @@ class Need(NamedTuple):
 class Stuck(NamedTuple):
     """So many queued jobs of a kind that nobody takes."""
 
-    count: int
+    number: int
     what: str
     need: Need
 
     def told(self, session: Session) -> str:
         """One line, with the way out if it is a command of ours."""
-        one = self.count == 1
+        one = self.number == 1
         who = MANY if self.need.start is None and not one else self.need.who
-        line = f"{self.count} {self.what}{'' if one else 's'} wait{'s' if one else ''} for {who}"
+        line = f"{self.number} {self.what}{'' if one else 's'} wait{'s' if one else ''} for {who}"
         return line if self.need.start is None else f"{line}: {session.command(self.need.start)}"
 
 
@@ -117,10 +122,10 @@ def _program(task: str) -> str:
 def stuck(sloth: Sloth, servers: Sequence[Server], *, by_hand: bool) -> list[Stuck]:
     """All queued jobs that nobody of these takes, by what they wait for."""
     found: dict[tuple[str, Need], int] = {}
-    for lane, count in _waiting(sloth):
+    for lane, number in _waiting(sloth):
         if (what := _lack(servers, lane, by_hand)) is not None:
-            found[what] = found.get(what, 0) + count
-    return [Stuck(count, what, need) for (what, need), count in found.items()]
+            found[what] = found.get(what, 0) + number
+    return [Stuck(number, what, need) for (what, need), number in found.items()]
 
 
 def _lack(servers: Sequence[Server], lane: Lane, by_hand: bool) -> tuple[str, Need] | None:
@@ -133,11 +138,11 @@ def _lack(servers: Sequence[Server], lane: Lane, by_hand: bool) -> tuple[str, Ne
 
 def _waiting(sloth: Sloth) -> Iterable[tuple[Lane, int]]:
     """How many jobs of each lane are queued, of those that have any."""
-    jobs, now = sloth.store.jobs, sloth.clock.wall()
+    jobs, lanes, now = sloth.store.jobs, sloth.verbs.lanes, sloth.clock.wall()
     seen = sloth.store.read(
-        lambda tx: [(lane, sum(jobs.waiting(tx, lane.id, now))) for lane in sloth.verbs.lanes.all(tx)]
+        lambda tx: [(lane, sum(jobs.waiting(tx, lane.id, now))) for lane in lanes.all(tx)]
     )
-    return [(lane, count) for lane, count in seen if count]
+    return [(lane, number) for lane, number in seen if number]
 
 
 def say_if_stuck(session: Session, job: Job, so: str) -> bool:

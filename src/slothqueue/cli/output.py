@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from .follower import Follower
 from .logs import Log, logs_of
+from .needs import say_if_stuck
 from .parsing import Parser, Usage, job_id, whole
 from .session import Session
 from .sinks import sink_for
+from .told import Told, silence
 
 if TYPE_CHECKING:
     from ..handles import Job
@@ -40,6 +42,8 @@ sloth log 5 --attempt 1 > first.txt
 def log_command(session: Session, options: Any) -> int:
     job = session.job(options.id)
     found = _chosen(session, job, options.attempt)
+    if found and options.lines != 0 and not any(os.path.getsize(log.path) for log in found):
+        session.note(_nothing(job, found[-1]))
     sink = sink_for(session, job.id)
     for log in found:
         for chunk in _bytes(log.path, options.lines):
@@ -59,7 +63,7 @@ def _chosen(session: Session, job: Job, attempt: int | None) -> list[Log]:
                 f"is {earlier[0]}"
             )
         if not logs:
-            session.note(no_output(job))
+            session.note(silence(job))
         return logs[-1:]
     if attempt > max([job.attempts, *(log.attempt for log in logs)]):
         raise Usage(
@@ -71,15 +75,10 @@ def _chosen(session: Session, job: Job, attempt: int | None) -> list[Log]:
     return chosen
 
 
-def no_output(job: Job) -> str:
-    """Why there is no log."""
-    if job.kind != "command":
-        return (
-            f"job {job.id} is no command; what its code prints goes where its worker's output goes"
-        )
-    if job.attempts == 0:
-        return f"job {job.id} has not started yet"
-    return f"there is no output of job {job.id}"
+def _nothing(job: Job, log: Log) -> str:
+    """Why there is nothing in a log."""
+    latest = log.attempt == job.attempts
+    return silence(job) if latest else f"attempt {log.attempt} of job {job.id} wrote nothing"
 
 
 def _bytes(path: str, lines: int | None) -> Iterator[bytes]:
@@ -131,14 +130,12 @@ sloth follow 5 | grep --line-buffered warning
 
 def follow_command(session: Session, options: Any) -> int:
     job = session.job(options.id)
-    if not job.ended:
-        _say_if_stuck(session, job)
-    Follower(session, job.id, sink_for(session, job.id)).run()
+    say_if_stuck(session, job, f"job {job.id} waits; start one")
+    told = Told(session)
+    follower = Follower(session, job.id, sink_for(session, job.id))
+    job = follower.run(told.look)
+    if not follower.wrote:
+        session.note(silence(job))
+    if job.state != "done" and (follower.wrote or job.kind != "command"):
+        told.end(job)
     return 0
-
-
-def _say_if_stuck(session: Session, job: Job) -> None:
-    from .facts import nobody_serves
-
-    if job.state == "queued" and (nobody := nobody_serves(session.store(), job.queue)):
-        session.note(f"{nobody}, so job {job.id} waits; start one: {session.command('worker')}")

@@ -86,12 +86,13 @@ class Parser(argparse.ArgumentParser):
         return words[:at], words[at:]
 
     def _stray(self, given: list[str], ours: list[str]) -> str | None:
-        """A sentence if what looks like an option of ours stands behind the command's first word."""
+        """A sentence if an option of ours stands behind the first word of the command."""
         command = given[len(ours) :]
         if not command or command[0] == "--":
             return None
         end = command.index("--") if "--" in command else len(command)
-        stray, rest, at = [], command[:1], 1
+        stray: list[str] = []
+        rest, at = command[:1], 1
         while at < len(command):
             size = self._length(command[at]) if at < end else 0
             (stray if size else rest).extend(command[at : at + (size or 1)])
@@ -102,7 +103,9 @@ class Parser(argparse.ArgumentParser):
 
         meant = f"sloth {self._command} {join([*ours, *stray])} -- {join(rest)}"
         verb = "is" if len(stray) <= 2 else "are"
-        return f"{join(stray)} {verb} part of the command; if it is meant for sloth, write {meant}"
+        return (
+            f"{join(stray)} {verb} part of the command; if that is meant for sloth, write {meant}"
+        )
 
     def _length(self, word: str) -> int:
         """How many words an option of ours takes, with its value; 0 for what is none."""
@@ -144,7 +147,7 @@ duration = checked(_duration)
 
 
 def _some_duration(text: str) -> str:
-    some_millis(text, what="it")
+    some_millis(text, what="duration")
     return text
 
 

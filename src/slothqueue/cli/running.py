@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from . import facts
 from .adding import USAGE, enqueue, job_options
 from .follower import Follower
+from .needs import crew, need, need_of
 from .parsing import Parser
-from .screen import one_line, since
+from .screen import since
 from .session import INTERRUPTED, PIPE_CLOSED, Session
 from .sinks import sink_for
+from .told import Told
 
 if TYPE_CHECKING:
     from ..client import Sloth
@@ -46,7 +48,7 @@ def run_command(session: Session, options: Any) -> int:
             session.tell(facts.job_facts(job))
             sys.stdout.flush()
         _say_if_later(session, job)
-        if facts.nobody_serves(session.store(), job.queue):
+        if need_of(session.store(), job) is not None:
             helper = _work(session, job)
         job = _follow(session, job, helper)
     except KeyboardInterrupt:
@@ -67,39 +69,24 @@ def _say_if_later(session: Session, job: Job) -> None:
 
 
 def _follow(session: Session, job: Job, helper: Helper | None) -> Job:
-    told = Told(session, helper)
+    told = Watched(session, helper)
     job = Follower(session, job.id, sink_for(session, job.id)).run(told.look)
     if job.state != "done":
         told.end(job)
     return job
 
 
-class Told:
-    """What was said about the attempts of a job so far."""
+class Watched(Told):
+    """The same for a job that a worker of ours may have to run."""
 
     def __init__(self, session: Session, helper: Helper | None) -> None:
-        self._session, self._helper, self._failed = session, helper, 0
+        super().__init__(session)
+        self._helper = helper
 
     def look(self, job: Job) -> None:
-        """Say that an attempt has failed and when the next one comes."""
         if self._helper is not None and self._helper.error is not None:
             raise self._helper.error  # nobody works any more, so there is nothing to wait for
-        if job.state != "queued" or job.attempts <= self._failed:
-            return
-        self._failed = job.attempts
-        again = since(job.run_at, self._session.now())
-        self._session.note(
-            f"attempt {job.attempts} of {job.max_attempts} failed: {_first(job.error)}; "
-            f"again {again}"
-        )
-
-    def end(self, job: Job) -> None:
-        tries = f" after {job.attempts} attempts" if job.attempts > 1 else ""
-        self._session.note(f"job {job.id} {job.state}{tries}: {_first(job.error or job.message)}")
-
-
-def _first(text: str | None) -> str:
-    return one_line((text or "no reason given").partition("\n")[0])
+        super().look(job)
 
 
 def _leave(session: Session, job: Job, helper: Helper | None, code: int) -> int:
@@ -115,14 +102,13 @@ def _leave(session: Session, job: Job, helper: Helper | None, code: int) -> int:
 def _whereabouts(session: Session, job: Job) -> str:
     job = job.refresh()
     follow = session.command(f"follow {job.id}")
+    lacking = need(crew(session.store(), others=True).servers, job.queue)
+    start = session.command(lacking.start) if lacking and lacking.start else ""
     if job.state == "queued":
-        needs = (
-            f"; {session.command('worker')} runs it"
-            if facts.nobody_serves(session.store(), job.queue)
-            else ""
-        )
+        needs = f"; {start} runs it" if start else ""
         return f"job {job.id} stays in its queue{needs}; {follow} shows its output"
-    return f"job {job.id} goes on without this; {follow} shows its output"
+    told = f"job {job.id} goes on without this; {follow} shows its output"
+    return f"{told}; {lacking.nobody} any more: {start}" if lacking else told
 
 
 class Helper:

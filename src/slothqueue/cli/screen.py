@@ -56,6 +56,15 @@ def cut(text: str, width: int) -> str:
     return text.rstrip() + "…" if width > 0 else ""
 
 
+def folded(line: str, width: int) -> list[str]:
+    """The line, folded between words to this many columns, each part as far indented."""
+    parts, indent = [], len(line) - len(line.lstrip())
+    while columns_of(line) > width and (at := line.rfind(" ", indent + 1, max(width, 0) + 1)) > 0:
+        parts.append(line[:at].rstrip())
+        line = " " * indent + line[at:].lstrip()
+    return [*parts, line]
+
+
 class Screen:
     """How to write for one stream: how wide it is, and whether it shows colors."""
 
@@ -80,21 +89,29 @@ class Screen:
         indent: int = 0,
         colors: Sequence[Sequence[str]] = (),
     ) -> list[str]:
-        """Aligned lines. The last column gives way if the terminal is narrow."""
+        """Aligned lines. On a narrow terminal the last column gives way, and then the widest."""
         cells = [list(head), *([one_line(cell) for cell in row] for row in rows)]
         widths = [max(columns_of(row[i]) for row in cells) for i in range(len(head))]
-        self._fit(widths, indent)
+        self._fit(widths, _least(cells, right), indent, yields=len(head) - 1 not in right)
         painted = [["gray"] * len(head), *(colors or [[""] * len(head)] * len(rows))]
         return [
             (" " * indent + self._row(row, widths, right, paint)).rstrip()
             for row, paint in zip(cells, painted)
         ]
 
-    def _fit(self, widths: list[int], indent: int) -> None:
+    def _fit(self, widths: list[int], least: list[int], indent: int, *, yields: bool) -> None:
+        """Narrow the columns until they fit, or until all are as narrow as can be."""
         if self.width is None:
             return
-        room = self.width - indent - sum(widths[:-1]) - GAP * (len(widths) - 1)
-        widths[-1] = min(widths[-1], max(room, 8))
+        over = indent + sum(widths) + GAP * (len(widths) - 1) - self.width
+        if yields and over > 0:
+            given = min(over, max(0, widths[-1] - least[-1]))
+            widths[-1], over = widths[-1] - given, over - given
+        while over > 0:
+            spare, at = max((width - least[i], i) for i, width in enumerate(widths))
+            if spare <= 0:
+                return
+            widths[at], over = widths[at] - 1, over - 1
 
     def _row(
         self, row: Sequence[str], widths: Sequence[int], right: Sequence[int], paint: Sequence[str]
@@ -106,6 +123,12 @@ class Screen:
             text = self.paint(text, paint[i])
             shown.append(pad + text if i in right else text + pad)
         return (" " * GAP).join(shown)
+
+
+def _least(cells: Sequence[Sequence[str]], right: Sequence[int]) -> list[int]:
+    """How narrow each column may become. Numbers stay whole, whatever becomes of their title."""
+    numbers = {i: max((columns_of(row[i]) for row in cells[1:]), default=1) for i in right}
+    return [numbers.get(i, 8 if i == len(cells[0]) - 1 else 5) for i in range(len(cells[0]))]
 
 
 def _is_terminal(stream: Any) -> bool:

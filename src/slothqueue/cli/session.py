@@ -53,19 +53,22 @@ class Session:
 
     def existing(self) -> Sloth:
         """The store for a command that only looks. Raises NoStoreYet, and makes nothing."""
-        path = os.path.expanduser(self.path().removeprefix("sqlite:///"))
-        folder = os.path.dirname(os.path.abspath(path))
+        path = self._file()
+        folder = os.path.dirname(path)
         by_default = not (self.db or os.environ.get("SLOTH_DB"))
         if not os.path.lexists(path) and (by_default or os.path.isdir(folder)):
             raise NoStoreYet(f"there are no jobs yet: {path} does not exist. `sloth add` makes it")
         return self.store()
+
+    def _file(self) -> str:
+        return os.path.abspath(os.path.expanduser(self.path().removeprefix("sqlite:///")))
 
     def job(self, id: int) -> Job:
         """The job with this id. Raises JobNotFound."""
         try:
             return self.existing().job(id)
         except NoStoreYet as error:
-            raise JobNotFound(f"there is no job {id}: {self.path()} does not exist yet") from error
+            raise JobNotFound(f"there is no job {id}: {self._file()} does not exist yet") from error
 
     def now(self) -> dt.datetime:
         """This moment, by the clock of the store."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from . import facts
+from .lives import NOBODY, ORPHAN, Life, life_facts, lives
+from .needs import Stuck, crew, stuck
 from .parsing import Parser
 from .screen import one_line, rough, safe, size
 from .session import NoStoreYet, Session
@@ -22,7 +25,7 @@ TINTS = {"running": "blue", "failed": "red"}
 
 def status_options(parser: Parser) -> None:
     parser.flag(
-        "--verbose", help="also where the store is, how large its log is, which version this is"
+        "--verbose", help="also where the store is, how large its files are, which version this is"
     )
     parser.describe(
         "[--verbose]",
@@ -42,12 +45,17 @@ def status_command(session: Session, options: Any) -> int:
     except NoStoreYet as error:
         return _nothing_yet(session, str(error))
     counts = _counts(sloth)
-    alive = facts.workers(sloth)
+    living = crew(sloth)
+    alive = living.workers
     running = sloth.jobs(state="running", limit=MOST_RUNNING)
+    life = lives(sloth) if running else {}
     if session.json:
-        _as_facts(session, counts, alive, running)
+        _as_facts(session, counts, alive, [(job, life.get(job.id, NOBODY)) for job in running])
     else:
-        _as_text(session, counts, alive, running)
+        waiting = stuck(sloth, living.servers, by_hand=living.by_hand)
+        session.say(*_queues(session, counts), "")
+        session.say(*_workers(session, alive, waiting), "")
+        session.say(*_running(session, running, life, _total(counts)["running"]))
         if options.verbose:
             _details(session, sloth)
     _warn(session, sloth)
@@ -81,7 +89,7 @@ def _as_facts(
     session: Session,
     counts: dict[str, dict[str, int]],
     alive: list[facts.Working],
-    running: list[Job],
+    running: list[tuple[Job, Life]],
 ) -> None:
     store = session.store().store
     head = {"type": "store", "path": session.store().path, "workers": len(alive)}
@@ -90,8 +98,8 @@ def _as_facts(
         session.tell({"type": "queue", "queue": queue} | each)
     for one in alive:
         session.tell(_worker_facts(one))
-    for job in running:
-        session.tell({"type": "job"} | facts.job_facts(job))
+    for job, life in running:
+        session.tell({"type": "job"} | facts.job_facts(job) | life_facts(life))
 
 
 def _worker_facts(one: facts.Working) -> dict[str, Any]:
@@ -111,17 +119,6 @@ def _worker_facts(one: facts.Working) -> dict[str, Any]:
 # ---- for people ---------------------------------------------------------------------------------
 
 
-def _as_text(
-    session: Session,
-    counts: dict[str, dict[str, int]],
-    alive: list[facts.Working],
-    running: list[Job],
-) -> None:
-    session.say(*_queues(session, counts), "")
-    session.say(*_workers(session, alive, _total(counts)), "")
-    session.say(*_running(session, running, _total(counts)["running"]))
-
-
 def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
     if not counts:
         return [f"No jobs yet. Queue one: {session.command('add')} -- make all"]
@@ -137,13 +134,23 @@ def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
     return session.screen.table(head, rows, right=range(1, 7), colors=tints)
 
 
-def _workers(session: Session, alive: list[facts.Working], total: dict[str, int]) -> list[str]:
+def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+    told = [session.screen.paint(safe(line), "yellow") for line in _stuck(session, alive, waiting)]
     if not alive:
-        text = f"No worker is running. Start one: {session.command('worker')}"
-        return [session.screen.paint(text, "yellow") if total["queued"] else text]
+        return told or [f"No worker is running. Start one: {session.command('worker')}"]
     now = session.now()
     rows = [_worker_row(one, now) for one in alive]
-    return session.screen.table(["WORKER", "SINCE", "SLOTS", "FUNCTIONS IN", "QUEUES"], rows)
+    head = ["WORKER", "SINCE", "SLOTS", "FUNCTIONS IN", "QUEUES"]
+    return [*session.screen.table(head, rows), *([""] if told else []), *told]
+
+
+def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+    """Who is missing. Without any worker, the commands need no line of their own."""
+    lines = [each.told(session) for each in waiting if alive or each.what != "command"]
+    if alive or not waiting:
+        return lines
+    start = f" Start one: {session.command('worker')}" if len(lines) < len(waiting) else ""
+    return [f"No worker is running.{start}", *lines]
 
 
 def _worker_row(one: facts.Working, now: Any) -> list[str]:
@@ -160,7 +167,7 @@ def _worker_row(one: facts.Working, now: Any) -> list[str]:
     ]
 
 
-def _running(session: Session, running: list[Job], count: int) -> list[str]:
+def _running(session: Session, running: list[Job], life: dict[int, Life], count: int) -> list[str]:
     if not running:
         return ["Nothing is running."]
     now = session.now()
@@ -169,12 +176,13 @@ def _running(session: Session, running: list[Job], count: int) -> list[str]:
             str(job.id),
             job.queue,
             rough(now - (job.started_at or now)),
-            job.worker or "",
+            *_who(job, life.get(job.id, NOBODY)),
             facts.title(job),
         ]
         for job in running
     ]
-    lines = session.screen.table(["RUNNING", "QUEUE", "FOR", "WORKER", "NAME"], rows, right=[0])
+    head = ["RUNNING", "QUEUE", "FOR", "WORKER", "PID", "NAME"]
+    lines = session.screen.table(head, rows, right=[0, 4])
     more = count - len(running)
     return (
         [*lines, f"and {more} more: {session.command('list --state running')}"]
@@ -183,19 +191,37 @@ def _running(session: Session, running: list[Job], count: int) -> list[str]:
     )
 
 
+def _who(job: Job, life: Life) -> tuple[str, str]:
+    pid = life.pid or life.shim
+    return ORPHAN if life.orphan else job.worker or "", str(pid or "")
+
+
 def _details(session: Session, sloth: Sloth) -> None:
+    count, total = _output(sloth.store.logs)
+    files = "1 file" if count == 1 else f"{count} files"
     session.say(
         "",
-        f"store  {one_line(sloth.path)}",
-        f"log    {size(sloth.store.log_bytes())}",
-        f"sloth  {__version__}",
+        f"store            {one_line(sloth.path)}",
+        f"write-ahead log  {size(sloth.store.log_bytes())}",
+        f"output of jobs   {size(total)} in {files} in {one_line(sloth.store.logs)}",
+        f"sloth            {__version__}",
     )
+
+
+def _output(folder: str) -> tuple[int, int]:
+    """How many files of output there are, and their bytes."""
+    try:
+        with os.scandir(folder) as entries:
+            sizes = [entry.stat().st_size for entry in entries if entry.name.endswith(".log")]
+    except OSError:
+        return 0, 0
+    return len(sizes), sum(sizes)
 
 
 def _warn(session: Session, sloth: Sloth) -> None:
     log = sloth.store.log_bytes()
     if log > MUCH_LOG:
         session.note(
-            f"the log beside the store has grown to {size(log)}: a reader keeps the log from being "
+            f"the write-ahead log has grown to {size(log)}: a reader keeps the log from being "
             "reused. Look for a program that has had a transaction open for long"
         )

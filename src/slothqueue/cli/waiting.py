@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
 from . import facts
+from .needs import say_if_stuck
 from .parsing import Parser, job_id
 from .screen import one_line
 from .session import Session
@@ -32,13 +34,8 @@ sloth wait $(sloth add -- make test) && echo fine
 
 def wait_command(session: Session, options: Any) -> int:
     jobs = [session.job(id) for id in options.ids]  # who does not exist is told before any waiting
-    sloth = session.store()
-    for job in jobs:
-        if job.state == "queued" and (nobody := facts.nobody_serves(sloth, job.queue)):
-            session.note(
-                f"{nobody}, so nothing happens until you start one: {session.command('worker')}"
-            )
-            break
+    any(say_if_stuck(session, job, "nothing happens until you start one") for job in jobs)
+    logging.getLogger("slothqueue").addHandler(logging.NullHandler())  # that was said already
     return max(_wait(session, job) for job in jobs)
 
 

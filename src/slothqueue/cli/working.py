@@ -6,12 +6,16 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codec import decode
 from ..models import COMMAND
 from ..queues import check_name
+from ..telling import count
+from ..timing import spoken
 from .facts import title_of
+from .needs import Server, crew, stuck
 from .parsing import Parser, Usage, checked, duration, whole
 from .screen import one_line
 from .session import Session
@@ -84,26 +88,57 @@ def worker_command(session: Session, options: Any) -> int:
     worker = sloth.worker(
         options.queues, concurrency=options.jobs, pool=options.pool, grace=options.grace
     )
-    known = {lane.queue for lane in sloth.store.read(sloth.verbs.lanes.all)}
+    server = Server(options.queues, sloth.tasks)
     log = logging.getLogger("slothqueue.worker")
-    log.info("%s", _greeting(sloth, options))
-    for queue in set(options.queues or ()) - known:
-        log.info("queue %r has no jobs yet", queue)
+    seen = _at_the_start(session, sloth, server)  # before it says that it is there
+    for line in (_greeting(sloth, options), *seen):
+        log.info("%s", line)
     if options.until_idle:
         worker.run_until_idle()
     else:
         worker.run()
-    log.info("ended; %d attempts ended here", worker.settled)
+    later = _for_later(sloth, server) if options.until_idle else ""
+    log.info("ended; %s ended here%s", count(worker.settled, "attempt"), later)
     if options.app:
         sloth.close()
     return 0
 
 
 def _greeting(sloth: Sloth, options: Any) -> str:
-    queues = "all queues" if not options.queues else "queues " + ", ".join(options.queues)
-    tasks = f", {len(sloth.tasks)} functions" if sloth.tasks else ""
+    named = options.queues or []
+    queues = f"queue{'s' * (len(named) > 1)} {', '.join(named)}" if named else "all queues"
+    tasks = f", {count(len(sloth.tasks), 'function')}" if sloth.tasks else ""
     what = f"{queues}, {options.jobs} at once{tasks}"
     return f"worker {os.getpid()} on {sloth.path}: {what}; Ctrl-C ends it"
+
+
+def _at_the_start(session: Session, sloth: Sloth, server: Server) -> list[str]:
+    """What there is in its queues that neither it nor anybody else takes; queues not known yet."""
+    known = {lane.queue for lane in sloth.store.read(sloth.verbs.lanes.all)}
+    missing = sorted(set(server.queues or ()) - known)
+    living = crew(sloth)
+    waiting = stuck(sloth, [server, *living.servers], by_hand=living.by_hand)
+    return [
+        *(f"no such queue yet: {queue!r}; the first job in it makes it" for queue in missing),
+        *(one.told(session) for one in waiting if one.what != "command"),
+    ]
+
+
+def _for_later(sloth: Sloth, server: Server) -> str:
+    """How many jobs it leaves for later, and when the first is due."""
+    jobs, now = sloth.store.jobs, sloth.clock.wall()
+
+    def look(tx: Any) -> list[tuple[int, int | None]]:
+        ours = [lane.id for lane in sloth.verbs.lanes.all(tx) if server.takes(lane)]
+        return [(jobs.waiting(tx, lane, now)[1], jobs.glance(tx, lane).next_due) for lane in ours]
+
+    seen = sloth.store.read(look)
+    later = sum(number for number, _ in seen)
+    first = min((due for number, due in seen if number and due is not None), default=now)
+    wait = spoken(max(0, first - now))
+    if later <= 1:
+        return f"; 1 job is due in {wait}" if later else ""
+    return f"; {later} jobs are for later, the first is due in {wait}"
 
 
 # ---- the program whose functions it runs --------------------------------------------------------
@@ -114,8 +149,11 @@ def _app(session: Session, name: str) -> Sloth:
     from ..client import Sloth
 
     module, _, attribute = name.partition(":")
+    if "/" in module or module.endswith(".py"):
+        dotted = ".".join(part for part in module.removesuffix(".py").split("/") if part != ".")
+        raise Usage(f"--app {name}: a module, not a file: write {dotted}:{attribute or 'sloth'}")
     sys.path.insert(0, os.getcwd())
-    found = getattr(_import(module), attribute or "sloth", None)
+    found = _sloth_in(_import(module), attribute)
     if not isinstance(found, Sloth):
         raise Usage(
             f"--app {name}: there is no Sloth named {attribute or 'sloth'!r} in {module}; write it "
@@ -124,6 +162,22 @@ def _app(session: Session, name: str) -> Sloth:
     if session.db is not None and not _same_file(session.db, found.path):
         raise Usage(f"--app {name} keeps its jobs in {found.path}, so leave --db out")
     return found
+
+
+def _sloth_in(module: Any, attribute: str) -> Any:
+    """What the module has under this name; without one `sloth`, or the only Sloth there is."""
+    from ..client import Sloth
+
+    if attribute or isinstance(getattr(module, "sloth", None), Sloth):
+        return getattr(module, attribute or "sloth", None)
+    named = {name: value for name, value in vars(module).items() if isinstance(value, Sloth)}
+    if len({id(value) for value in named.values()}) > 1:
+        raise Usage(f"--app {module.__name__}: which one? Write one of {_choices(module, named)}")
+    return next(iter(named.values()), None)
+
+
+def _choices(module: Any, names: Iterable[str]) -> str:
+    return ", ".join(f"{module.__name__}:{name}" for name in names)
 
 
 def _import(module: str) -> Any:

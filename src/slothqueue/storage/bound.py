@@ -82,6 +82,8 @@ class BoundStore:
             raise WrongState(
                 "this transaction has ended. Write inside its `with` block, or by the Sloth itself."
             )
+        if self.foreign is None and not self.tx.connection.in_transaction:
+            raise ended_early(self.store.path)
 
     def flush(self) -> None:
         """The caller's commit decides how durable it is."""
@@ -104,13 +106,27 @@ class BoundStore:
         if not self.foreign.in_transaction and _begins_by_itself(self.foreign):
             self.tx.execute("begin immediate")
         self._began = True
-        for script in migrate.pending(self.tx, self.store.path):
-            migrate.apply(self.tx, script, self.clock.wall())
+        if migrate.pending(self.tx, self.store.path):
+            self._set_up()
+
+    def _set_up(self) -> None:
+        """All of the schema in the caller's transaction; in one of its own if there is none."""
+        alone = not self.tx.connection.in_transaction
+        self.tx.execute("begin immediate" if alone else "savepoint _sloth_set_up")
+        try:
+            for script in migrate.pending(self.tx, self.store.path):
+                migrate.apply(self.tx, script, self.clock.wall())
             self.names.bind(self.tx)
+        except BaseException:
+            self.tx.execute("rollback" if alone else "rollback to _sloth_set_up")
+            raise
+        self.tx.execute("commit" if alone else "release _sloth_set_up")
 
     def check_file(self) -> None:
         with self._translated():
             rows = self.tx.execute("pragma database_list").fetchall()
+        if self.tx.connection.text_factory is not str:
+            raise WrongState("within() needs a connection whose text_factory is str")
         file = next((row[2] for row in rows if row[1] == "main"), "")
         if not file or os.path.realpath(file) != os.path.realpath(self.store.path):
             raise WrongState(
@@ -129,6 +145,14 @@ class BoundStore:
                     "read. Roll back and begin again, with BEGIN IMMEDIATE."
                 ) from error
             raise translate(error, self.store.path) from error
+
+
+def ended_early(path: str) -> WrongState:
+    """A transaction of ours that a statement of the caller has ended."""
+    return WrongState(
+        f"a statement in this transaction on {path} has ended it (commit, rollback, or a "
+        "conflict that rolls back): nothing more is written in it. Leave that to the `with` block."
+    )
 
 
 class Joined:

@@ -42,8 +42,9 @@ class Flusher:
                 raise OSError("an earlier flush of the log failed")
 
     def _sync(self) -> None:
-        if self._descriptor is None or _place(self._descriptor) != self._place:
-            self._close()
+        if self._descriptor is not None and _place(self._descriptor) != self._place:
+            raise OSError("it was removed or replaced while it was open")
+        if self._descriptor is None:
             self._descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
             self._place = _place(self._descriptor)
         if sys.platform == "darwin":
@@ -58,8 +59,11 @@ class Flusher:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def __del__(self) -> None:
+        self._close()
+
     def abandon(self) -> None:
-        """In a forked child: a thread of the parent may have held the lock, and nobody will free it."""
+        """In a forked child: a thread of the parent may have held the lock for good."""
         self._lock = threading.Lock()
         self._close()
 

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterator
+from functools import cache
 
 from ..clock import Millis
 from ..errors import SchemaTooNew
@@ -22,6 +23,7 @@ _READ = "select version, name, breaking from _sloth_migration order by version"
 _WRITE = "insert into _sloth_migration values (?1, ?2, ?3, ?4, ?5)"
 
 
+@cache
 def scripts() -> list[tuple[int, str, str]]:
     return statements.migrations("sqlite")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 
 from ..clock import Clock
 from ..errors import StoreUnavailable
+from ..liveness import free, make_private
 from . import filesystem, migrate
 from .base import NameVerbs
 from .checkpoints import log_bytes
@@ -15,8 +17,77 @@ from .locking import begin, patiently, undo
 from .sqlite_errors import cannot_create, cannot_open, corrupt, not_regular
 
 FLOOR = (3, 37, 0)
+BETWEEN_LOOKS = 1.0  # s
+SMALLEST = 512  # bytes: a page is no smaller
 one_at_a_time = threading.Lock()
 """Held while a file is created: a descriptor of ours must not meet SQLite's, see `sqlite.py`."""
+
+
+class Identity:
+    """Which file it was that we opened, to notice that somebody has put another in its place."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = _file(path)
+        self._next_look = time.monotonic() + BETWEEN_LOOKS
+
+    def changed(self) -> bool:
+        """Whether it is gone or another by now; looks once a second."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + BETWEEN_LOOKS
+        return _file(self._path) != self._file
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def replaced(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path} was removed or replaced while it was open, so nothing is written. What was "
+        "written in the last second may be in the old file. The next call opens what is there now."
+    )
+
+
+def prepare_live(live: str, store_id: str) -> bool:
+    """Make the live directory and bind it to its store; whether locks work in it.
+
+    Raises StoreUnavailable if it belongs to another store that somebody still uses.
+    """
+    make_private(live)
+    mark = os.path.join(live, "store")
+    try:
+        with open(mark, encoding="ascii") as file:
+            found = file.read()
+    except OSError:
+        found = ""
+    if found and found != store_id and _in_use(live):
+        raise StoreUnavailable(
+            f"{live} belongs to another store, and a process still uses it. Was the file beside it "
+            "replaced? End that process, or put the store elsewhere."
+        )
+    try:
+        if found != store_id:
+            with open(mark, "w", encoding="ascii", opener=_private) as file:
+                file.write(store_id)
+        return filesystem.locks_work(live)
+    except OSError:  # it may be read but not written: whoever registers there is told
+        return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _in_use(live: str) -> bool:
+    locks = (name for name in os.listdir(live) if name.endswith(".lock"))
+    return any(not free(os.path.join(live, name)) for name in locks)
 
 
 def check_place(path: str, *, allow_unsafe_fs: bool) -> tuple[str | None, bool]:
@@ -73,7 +144,7 @@ def set_up(
 
 
 def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patience: float) -> None:
-    patiently(_refuse_garbage, tx, patience)
+    patiently(lambda tx: _refuse_garbage(tx, path), tx, patience)
     _check_length(tx, path, patience)
     mode = patiently(_journal_mode, tx, patience)
     if mode != "wal":
@@ -93,8 +164,10 @@ def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patie
             raise
 
 
-def _refuse_garbage(tx: sqlite3.Cursor) -> None:
+def _refuse_garbage(tx: sqlite3.Cursor, path: str) -> None:
     """Read the header: raises if the file is not a database."""
+    if 0 < (size := os.stat(path).st_size) < SMALLEST:  # SQLite would take it for an empty one
+        raise corrupt(path, f"it has {size} bytes, too few for a database")
     tx.execute("pragma schema_version").fetchone()
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 MOST_KEPT = 4
+LONGEST_SHUT = 60.0  # s; nobody waits for ever for somebody who forks or closes
 
 
 class Readers:
@@ -19,6 +20,7 @@ class Readers:
         self._changed = threading.Condition()
         self._kept: list[sqlite3.Connection] = []
         self._lent = 0
+        self._shut = False
 
     def use(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         """Run work on a reader; one that failed is not used again."""
@@ -33,6 +35,7 @@ class Readers:
 
     def _borrow(self) -> sqlite3.Connection:
         with self._changed:
+            self._changed.wait_for(lambda: not self._shut, timeout=LONGEST_SHUT)
             self._lent += 1
             if self._kept:
                 return self._kept.pop()
@@ -54,10 +57,17 @@ class Readers:
         if connection is not None:
             connection.close()
 
-    def wait_until_idle(self, patience: float) -> bool:
-        """Whether nobody reads any more, for which it waits some seconds."""
+    def shut(self, patience: float) -> bool:
+        """Lend no more; whether nobody reads any more, for which it waits some seconds."""
         with self._changed:
+            self._shut = True
             return self._changed.wait_for(lambda: not self._lent, timeout=patience)
+
+    def reopen(self) -> None:
+        """Lend again. A new object does so too: a forked child has one of its own."""
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
 
     def drop(self) -> None:
         """Close those that are kept."""

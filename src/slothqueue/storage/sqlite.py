@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..clock import Clock
 from ..errors import StoreBusy, StoreUnavailable, WrongState
-from ..liveness import make_private
 from ..waiting import Bell, BellFile
 from . import opening
 from .base import Tx
-from .bound import BoundStore, Joined, own_cursor
+from .bound import BoundStore, Joined, ended_early, own_cursor
 from .checkpoints import Checkpoints, log_bytes
 from .flushing import Flusher
 from .forking import stores
@@ -84,6 +83,7 @@ class SqliteStore:
         self.commits = 0
         self._checkpoints = Checkpoints(self.path, self._connect)
         self._flusher = Flusher(self.path + "-wal")
+        self._identity: opening.Identity | None = None
         self._checked = False
         self._crossing: str | None = None
         self._turn_is_the_forks = False
@@ -139,6 +139,8 @@ class SqliteStore:
                 finally:
                     bound.over = True
                 self.refuse_if_broken()
+                if not tx.connection.in_transaction:
+                    raise ended_early(self.path)
                 tx.execute("commit")
             except BaseException as error:
                 self._undo(tx)
@@ -191,6 +193,14 @@ class SqliteStore:
                     f"for more than {self.patience:g} s. Nothing was changed. Commit sooner."
                 )
         self._owner = threading.get_ident()
+        if self._identity is not None and self._identity.changed():
+            try:
+                self._drop_connections()
+                self._identity, self._checked = None, False
+                raise opening.replaced(self.path)
+            finally:
+                self._owner = 0
+                self._turn.release()
 
     def _undo(self, tx: sqlite3.Cursor) -> None:
         # A forked child must not touch the transaction of its parent, not even to roll it back.
@@ -240,7 +250,11 @@ class SqliteStore:
         self._writer = self._open()
         self._tx = self._writer.cursor()
         self._checkpoints.begin(self._tx)
-        make_private(self.live)  # so that those who sleep and those who ring share one bell
+        # From the start, so that those who sleep and those who ring share one bell.
+        id = self.names.meta(self._tx, "store") or ""
+        if not opening.prepare_live(self.live, id) and self.trusts_locks:
+            self.trusts_locks = False
+            self.say(f"locks do not work in {self.live}: every lease has a time limit there")
         return self._tx
 
     def _connect(self) -> sqlite3.Connection:
@@ -281,6 +295,7 @@ class SqliteStore:
                 opening.create(self.path)
                 connection = self._connect()
                 opening.set_up(connection, self.path, self.names, self.clock, self.patience)
+                self._identity = opening.Identity(self.path)
                 self._checked = True
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
@@ -296,6 +311,7 @@ class SqliteStore:
         # The last connection to go takes the log along, and others may be about to flush it.
         with contextlib.suppress(StoreUnavailable):
             self.flush()
+        self._flusher.close()
         self._readers.drop()
         self._checkpoints.close()
         if self._writer is not None:
@@ -309,9 +325,10 @@ class SqliteStore:
         try:
             if self._tx is not None:
                 self._checkpoints.before_close(self._tx)
-            self._readers.wait_until_idle(self.patience)
+            self._readers.shut(self.patience)
             self._drop_connections()
         finally:
+            self._readers.reopen()
             self._turn.release()
         self._flusher.close()
         self.bell_file.close()
@@ -366,7 +383,7 @@ class SqliteStore:
         )
         if not self._turn_is_the_forks:
             return "while a transaction on it was open"
-        if not self._readers.wait_until_idle(10):
+        if not self._readers.shut(10):
             return "while a thread was reading from it"
         return "while a connection given to within() was open" if self._joined.open() else None
 
@@ -374,9 +391,11 @@ class SqliteStore:
         crossing, self._crossing = self._crossing, None
         if child:
             self._begin_anew(crossing)
-        elif self._turn_is_the_forks:
-            self._turn_is_the_forks = False
-            self._turn.release()
+        else:
+            self._readers.reopen()
+            if self._turn_is_the_forks:
+                self._turn.release()
+        self._turn_is_the_forks = False
         for _, after in self._at_fork:
             after(child)
 
@@ -405,4 +424,4 @@ def _in_view(tx: sqlite3.Cursor, work: Callable[[Tx], T]) -> T:
     try:
         return work(tx)
     finally:
-        tx.execute("rollback")
+        undo(tx)

@@ -116,10 +116,16 @@ def not_regular(path: str) -> SlothError:
 
 
 def _quoted(path: str) -> str:
-    """A path as a shell takes it."""
-    from shlex import quote  # only for those who made a mistake
+    """A path as a shell takes it.
 
-    return quote(path)
+    Not by shlex: who has no descriptor left can import nothing, and must be told so all the same.
+    """
+    if path.isascii() and not set(path) - _PLAIN:
+        return path
+    return "'" + path.replace("'", "'\"'\"'") + "'"
+
+
+_PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 
 
 def _disk_is_full(path: str) -> bool:

@@ -65,6 +65,8 @@ class SqliteJobs:
     ) -> list[Claimed]:
         """Take the first jobs of these lanes in start order; `terms_of` is asked once for each."""
         heads = self._heads(tx, lanes, limit)
+        if not heads:
+            return self._no_heads(tx, lanes)
         floor = now * 1000  # a fence grows at every claim, whatever was restored or revived
         claimed = [_claimed(head, floor, now, terms_of(head[0])) for head in heads]
         tx.executemany(SQL["insert_running"], [one[:9] for one in claimed])
@@ -84,7 +86,7 @@ class SqliteJobs:
             self.promote(tx, [lane], now)
             heads = self._heads(tx, [lane], limit)
         if not heads:
-            return []
+            return self._no_heads(tx, [lane])
         floor, terms = now * 1000, terms_of(heads[0][-1])
         claimed = [_claimed(head, floor, now, terms) for head in heads]
         if len(heads) == 1:
@@ -98,6 +100,13 @@ class SqliteJobs:
     def _is_late(self, tx: Tx, lane: int, heads: Sequence[Row], now: Millis) -> bool:
         due = heads[0][-2] if heads else self.glance(tx, lane).next_due
         return due is not None and due <= now
+
+    def _no_heads(self, tx: Tx, lanes: Sequence[int]) -> list[Claimed]:
+        """Nothing to claim; forget what is filed without a job: somebody has deleted it."""
+        for lane in lanes:
+            if self.glance(tx, lane).ready is not None:
+                tx.execute(SQL["drop_orphans"], (lane,))
+        return []
 
     def _heads(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Row]:
         if len(lanes) == 1:
@@ -163,6 +172,10 @@ class SqliteJobs:
         else:
             self._write_events(tx, held, [("progress", now, fraction, message)])
         return True
+
+    def forget(self, tx: Tx, held: Held) -> None:
+        """End a lease without a job."""
+        tx.execute(SQL["end_lease"], (held.id, held.fence, held.holder))
 
     def policy(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["job_policy"], (job,)).fetchone()  # type: ignore[no-any-return]

@@ -75,6 +75,9 @@ class SqliteNames:
     def end_holder(self, tx: Tx, holder: int, now: Millis) -> None:
         tx.execute(SQL["end_holder"], (holder, now))
 
+    def drop_ended(self, tx: Tx, before: Millis) -> None:
+        tx.execute(SQL["drop_ended"], (before,))
+
     def drop_helper(self, tx: Tx, holder: int) -> None:
         tx.execute(SQL["drop_helper"], (holder,))
 

@@ -54,6 +54,7 @@ create table _sloth_job (
     worker       integer not null,
     max_attempts integer,            -- null: the queue's
     timeout      integer,            -- ms of awake time
+    parked       integer not null default 0, -- not filed by the triggers: whoever wrote it does that
     payload      text    not null,
     result       text,
     error        text,
@@ -84,12 +85,12 @@ create table _sloth_sched (
 ) strict, without rowid;
 
 create trigger _sloth_job_ready after insert on _sloth_job
-when new.due <= new.created and new.state = 0 begin
+when new.due <= new.created and new.state = 0 and new.parked = 0 begin
     insert into _sloth_ready values (new.lane, new.priority, new.due, new.id);
 end;
 
 create trigger _sloth_job_sched after insert on _sloth_job
-when new.due > new.created and new.state = 0 begin
+when new.due > new.created and new.state = 0 and new.parked = 0 begin
     insert into _sloth_sched values (new.lane, new.due, new.id, new.priority, new.base);
 end;
 

@@ -51,6 +51,11 @@ where r.lane = ?1 order by r.priority, r.due, r.id limit ?2
 -- name: unready
 delete from _sloth_ready where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
 
+-- name: drop_orphans
+-- What a foreign program left behind when it deleted jobs.
+delete from _sloth_ready
+where lane = ?1 and not exists (select 1 from _sloth_job j where j.id = _sloth_ready.id)
+
 -- name: unready_upto
 delete from _sloth_ready where lane = ?1 and (priority, due, id) <= (?2, ?3, ?4)
 

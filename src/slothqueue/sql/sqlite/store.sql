@@ -52,6 +52,11 @@ update _sloth_holder set tells = ?2 where id = ?1
 -- name: end_holder
 update _sloth_holder set ended = ?2 where id = ?1 and ended is null
 
+-- name: drop_ended
+-- scan: a row per holder
+-- Workers of long ago: the history of older jobs then no longer names them.
+delete from _sloth_holder where ended < ?1
+
 -- name: drop_helper
 -- A child or a shim that holds nothing is nobody's history: attempts name the worker.
 delete from _sloth_holder where id = ?1 and worker <> id
