@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -209,13 +210,23 @@ class Sloth:
         return self._store_id
 
     def __del__(self) -> None:
-        """A handle that nobody has any more is closed, with the thread that watched for it."""
-        if not sys.is_finalizing() and hasattr(self, "waker"):
-            with contextlib.suppress(SlothError, OSError):
-                self.close()
+        """A handle that nobody has any more is closed, with the thread that watched for it.
+
+        In a thread of its own: this may be called anywhere, also by somebody who holds its locks.
+        Its life as a holder ends by itself.
+        """
+        if not sys.is_finalizing() and hasattr(self, "waker") and self.store.is_open:
+            parts = (self.waker, self.store)
+            threading.Thread(target=_close_quietly, args=parts, daemon=True).start()
 
     def __repr__(self) -> str:
         return f"Sloth({self.store.path!r})"
+
+
+def _close_quietly(*parts: Waker | SqliteStore) -> None:
+    with contextlib.suppress(SlothError, OSError):
+        for part in parts:
+            part.close()
 
 
 class Transaction:

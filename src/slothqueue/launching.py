@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from .commands import Command
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
-from .models import COMMAND
+from .models import COMMAND, Ending
 from .pool import LoopThread, ThreadSlots, reference
 from .receipts import cookie
 from .running import ChildRun, CommandRun, LoopRun, Run, Slot, ThreadRun
@@ -20,6 +21,9 @@ from .storage.base import Claimed
 from .tasks import Task
 
 Beater = Callable[[int], None]
+
+
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
 class Launcher:
@@ -169,3 +173,10 @@ def is_async(function: Callable[..., Any]) -> bool:
 
     call = getattr(type(function), "__call__", None)  # noqa: B004  # looked at, not called
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def not_started(error: Exception) -> Ending:
+    """The ending of an attempt that never began. What this machine lacks now is not its fault."""
+    if isinstance(error, OSError) and error.errno in _SCARCE:
+        return Ending("snooze", delay=1_000, reason=f"its worker could not start it: {error}")
+    return Ending("fail", error=f"could not be started: {type(error).__name__}: {error}")

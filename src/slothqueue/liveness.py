@@ -93,9 +93,9 @@ class Incarnation:
 
     def close(self) -> None:
         """Be dead for everybody. Whatever we still hold is re-issued."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()  # a handle that nobody has any more holds nothing

@@ -16,7 +16,7 @@ from .clock import Millis
 from .context import refuse_while_loading
 from .ear import Ear
 from .errors import StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
-from .launching import Launcher
+from .launching import Launcher, not_started
 from .models import Ending
 from .running import Run, Slot, ThreadRun, timed_out
 from .settling import settle
@@ -385,8 +385,7 @@ class Worker:
         try:
             run = self._launcher.start(claimed, self._steps.lanes[claimed.lane])
         except Exception as error:  # this one job cannot be started; the others can
-            told = f"could not be started: {type(error).__name__}: {error}"
-            self._ended.append(Ended(Held(*claimed[:7]), Ending("fail", error=told)))
+            self._ended.append(Ended(Held(*claimed[:7]), not_started(error)))
             self._wake()
             return
         self._runs[claimed.id] = run

@@ -11,14 +11,14 @@ import pytest
 
 from slothqueue import Sloth
 
-SHARED = '''
+SHARED = """
 from slothqueue import Sloth
 sloth = Sloth("work.db")
 mail = sloth.queue("mail", max_attempts=2)  # options are no reason to stop
 @sloth.task()
 def double(n):
     return 2 * n
-'''
+"""
 
 
 def run(cwd: Path, *argv: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -53,7 +53,9 @@ def test_an_app_that_enqueues_while_it_is_imported_enqueues_nothing_more(tmp_pat
 
 
 def test_an_app_that_starts_a_worker_while_it_is_imported_starts_none(tmp_path: Path):
-    text = SHARED + "job = double.enqueue(21)\nsloth.worker().run_until_idle()\nprint(job.result())\n"
+    text = (
+        SHARED + "job = double.enqueue(21)\nsloth.worker().run_until_idle()\nprint(job.result())\n"
+    )
     (tmp_path / "a.py").write_text(text)
     assert run(tmp_path, "a.py").stdout == "42\n"
     done = worker(tmp_path, "a")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..liveness import free, make_private
 from ..watch import Watcher
+from .locking import begin, patiently
 
 if TYPE_CHECKING:
     from .sqlite import SqliteStore
@@ -21,14 +22,9 @@ class Outlook:
     committed, the other waits such a commit out.
     """
 
-    def __init__(
-        self,
-        store: SqliteStore,
-        connect: Callable[[], sqlite3.Connection],
-        wait_out: Callable[[sqlite3.Connection], None],
-    ) -> None:
+    def __init__(self, store: SqliteStore, connect: Callable[[], sqlite3.Connection]) -> None:
         make_private(store.live)
-        self._connect, self._wait_out = connect, wait_out
+        self._connect, self._patience = connect, store.patience
         self._eye: sqlite3.Connection | None = None
         self._hand: sqlite3.Connection | None = None
         self._watcher = Watcher(
@@ -66,6 +62,9 @@ class Outlook:
         return int(self._eye.execute("pragma data_version").fetchone()[0])
 
     def _settle(self) -> None:
+        """Return when whoever is committing now has done so, or after a bounded wait."""
         if self._hand is None:
             self._hand = self._connect()
-        self._wait_out(self._hand)
+        tx = self._hand.cursor()
+        patiently(begin, tx, self._patience)
+        tx.execute("rollback")

@@ -7,9 +7,20 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from .locking import undo
+
 T = TypeVar("T")
 MOST_KEPT = 4
 LONGEST_SHUT = 60.0  # s; nobody waits for ever for somebody who forks or closes
+
+
+def in_view(work: Callable[[sqlite3.Cursor], T], tx: sqlite3.Cursor) -> T:
+    """Run work on one consistent view of the store."""
+    tx.execute("begin")
+    try:
+        return work(tx)
+    finally:
+        undo(tx)
 
 
 class Readers:

@@ -16,13 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..clock import Clock
-from ..errors import StoreBusy, StoreUnavailable, WrongState
+from ..errors import StoreUnavailable, WrongState
 from ..waiting import Bell, BellFile
 from . import opening
 from .base import Tx
@@ -31,10 +30,11 @@ from .checkpoints import Checkpoints, log_bytes
 from .flushing import Flusher
 from .forking import stores
 from .locking import begin, lazily, patiently, undo
-from .readers import Readers
+from .readers import Readers, in_view
 from .sqlite_errors import raise_ours, translate
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
+from .turns import Turn
 
 if TYPE_CHECKING:
     from .outlook import Outlook
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOG_LIMIT = 64 * 1024 * 1024
+FORK_PATIENCE = 10.0  # s, for the transactions and reads of other threads
 
 
 class SqliteStore:
@@ -75,8 +76,7 @@ class SqliteStore:
 
     def _start(self) -> None:
         """The state of a handle that has no connection yet; also that of a forked child."""
-        self._turn = threading.Lock()
-        self._owner = 0
+        self._turn = Turn(self.path)
         self._writer: sqlite3.Connection | None = None
         self._tx: sqlite3.Cursor | None = None
         self._readers = Readers(self._open)
@@ -119,8 +119,7 @@ class SqliteStore:
                 raise
             commit = self._committed(tx)
         finally:
-            self._owner = 0
-            self._turn.release()
+            self._turn.give()
         self._after(commit, durable, tell)
         return value
 
@@ -149,8 +148,7 @@ class SqliteStore:
                 raise
             commit = self._committed(tx)
         finally:
-            self._owner = 0
-            turn.release()  # in a forked child not the present one
+            turn.give()  # in a forked child not the present one
         self._after(commit, True, True)
 
     def _after(self, commit: int, durable: bool, tell: bool) -> None:
@@ -181,26 +179,14 @@ class SqliteStore:
         self.bell_file.want()
 
     def _take_turn(self) -> None:
-        if not self._turn.acquire(blocking=False):
-            if self._owner == threading.get_ident():
-                raise WrongState(
-                    "this thread is inside sloth.transaction(): use the tx that it gave, such as "
-                    "tx.queue(...).enqueue(...), so that all commit together"
-                )
-            if not self._turn.acquire(timeout=self.patience):
-                raise StoreBusy(
-                    f"another thread of this program has held a transaction on {self.path} open "
-                    f"for more than {self.patience:g} s. Nothing was changed. Commit sooner."
-                )
-        self._owner = threading.get_ident()
+        self._turn.take(self.patience)
         if self._identity is not None and self._identity.changed():
             try:
                 self._drop_connections()
                 self._identity, self._checked = None, False
                 raise opening.replaced(self.path)
             finally:
-                self._owner = 0
-                self._turn.release()
+                self._turn.give()
 
     def _undo(self, tx: sqlite3.Cursor) -> None:
         # A forked child must not touch the transaction of its parent, not even to roll it back.
@@ -221,21 +207,19 @@ class SqliteStore:
 
     def read(self, work: Callable[[Tx], T]) -> T:
         """Run work on one consistent view of the store."""
-        return self._with_reader(lambda tx: _in_view(tx, work))
+        return self._with_reader(lambda tx: in_view(work, tx))
 
     def look(self, work: Callable[[Tx], T]) -> T:
         """Run one or two cheap statements, on the writer's warm connection if nobody uses it."""
-        if not self._turn.acquire(blocking=False):
+        if not self._turn.try_for(0):
             return self._with_reader(work)
         try:
-            self._owner = threading.get_ident()
             if self._tx is not None:
                 return patiently(work, self._tx, self.patience)
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
         finally:
-            self._owner = 0
-            self._turn.release()
+            self._turn.give()
         return self._with_reader(work)
 
     def _with_reader(self, work: Callable[[Tx], T]) -> T:
@@ -303,6 +287,11 @@ class SqliteStore:
             self.say(warning)
         return connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to close."""
+        return self._checked
+
     def refuse_if_broken(self) -> None:
         if self.broken:
             raise WrongState(self.broken)
@@ -320,8 +309,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give back all connections. The handle opens again when it is used again."""
-        if not self._turn.acquire(timeout=self.patience):
-            raise StoreBusy(f"a thread of this program still has a transaction on {self.path} open")
+        self._turn.take(self.patience)
         try:
             if self._tx is not None:
                 self._checkpoints.before_close(self._tx)
@@ -329,7 +317,7 @@ class SqliteStore:
             self._drop_connections()
         finally:
             self._readers.reopen()
-            self._turn.release()
+            self._turn.give()
         self._flusher.close()
         self.bell_file.close()
 
@@ -357,13 +345,7 @@ class SqliteStore:
         """What rings our bell when others commit, when somebody dies, when the clock jumps."""
         from .outlook import Outlook
 
-        return Outlook(self, self._open, self._wait_out)
-
-    def _wait_out(self, connection: sqlite3.Connection) -> None:
-        """Return when whoever is committing now has done so, or after a bounded wait."""
-        tx = connection.cursor()
-        patiently(begin, tx, self.patience)
-        tx.execute("rollback")
+        return Outlook(self, self._open)
 
     def at_fork(self, before: Callable[[], None], after: Callable[[bool], None]) -> None:
         """Have these called before a fork and after; `after` is told whether it is the child."""
@@ -378,12 +360,10 @@ class SqliteStore:
             self._drop_connections()
 
     def _why_not_to_fork(self) -> str | None:
-        self._turn_is_the_forks = self._owner != threading.get_ident() and self._turn.acquire(
-            timeout=10
-        )
+        self._turn_is_the_forks = not self._turn.is_mine and self._turn.try_for(FORK_PATIENCE)
         if not self._turn_is_the_forks:
             return "while a transaction on it was open"
-        if not self._readers.shut(10):
+        if not self._readers.shut(FORK_PATIENCE):
             return "while a thread was reading from it"
         return "while a connection given to within() was open" if self._joined.open() else None
 
@@ -394,7 +374,7 @@ class SqliteStore:
         else:
             self._readers.reopen()
             if self._turn_is_the_forks:
-                self._turn.release()
+                self._turn.give()
         self._turn_is_the_forks = False
         for _, after in self._at_fork:
             after(child)
@@ -417,11 +397,3 @@ class SqliteStore:
 
 
 _kept_open: list[Any] = []
-
-
-def _in_view(tx: sqlite3.Cursor, work: Callable[[Tx], T]) -> T:
-    tx.execute("begin")
-    try:
-        return work(tx)
-    finally:
-        undo(tx)
