@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from .clock import Millis
 from .errors import JobNotFound, LeaseLost, WrongState
 from .handles import Job, Lease
-from .lanes import Lanes
-from .models import DONE, PAYLOAD, RUNNING, Ending, Event, NewJob
+from .lanes import Lane, Lanes
+from .models import COUNTED, DONE, PAYLOAD, RUNNING, Ending, Event, NewJob
 from .presence import Presence
 from .settling import base, note_base, settle
 from .storage.base import Claimed, Row, Store, Terms, Tx
@@ -230,11 +230,19 @@ class Jobs:
 
     def counts(self, queue: str | None) -> dict[str, int]:
         """How many jobs are in each state."""
-        return self.store.read(lambda tx: self._counts(tx, queue))
+        each = self.store.read(lambda tx: self._counts(tx, queue))
+        return _sum(counts for _, counts in each)
 
-    def _counts(self, tx: Tx, queue: str | None) -> dict[str, int]:
-        ids = [lane.id for lane in self.lanes.select(tx, queue)]
-        return self.store.jobs.counts(tx, ids, self.store.clock.wall())
+    def counts_by_queue(self) -> dict[str, dict[str, int]]:
+        """The same for every queue, in one pass."""
+        each = self.store.read(lambda tx: self._counts(tx, None))
+        names = sorted({lane.queue for lane, _ in each})
+        return {name: _sum(counts for lane, counts in each if lane.queue == name) for name in names}
+
+    def _counts(self, tx: Tx, queue: str | None) -> list[tuple[Lane, dict[str, int]]]:
+        lanes = self.lanes.select(tx, queue)
+        found = self.store.jobs.counts(tx, [lane.id for lane in lanes], self.store.clock.wall())
+        return [(lane, found[lane.id]) for lane in lanes]
 
     def wait_for_end(self, job: Job, timeout: Duration | None) -> Job:
         """The job once it has ended. Raises TimeoutError, JobNotFound."""
@@ -289,6 +297,14 @@ class Jobs:
 def _is_id(id: object) -> bool:
     """Whether there could be such a job: a store cannot even be asked for text or for 2 ** 64."""
     return isinstance(id, int) and 0 < id < 1 << 63
+
+
+def _sum(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    total = dict.fromkeys(COUNTED, 0)
+    for counts in each:
+        for state, count in counts.items():
+            total[state] += count
+    return total
 
 
 def timeline(record: Row, rows: Sequence[Row]) -> list[Event]:

@@ -11,6 +11,8 @@ from .timing import back_off, spoken
 # says queued until it ends.
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = range(5)
 STATES = ("queued", "running", "done", "failed", "cancelled")
+COUNTED = ("queued", "scheduled", "running", "done", "failed", "cancelled")
+"""What is counted: the states, and of the queued jobs those that are for later."""
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 # What a job is made of.

@@ -90,6 +90,7 @@ NEIGHBORS = {
     ("storage.sqlite", "storage.checkpoints"),
     ("storage.sqlite", "storage.locking"),
     ("storage.sqlite", "storage.opening"),
+    ("storage.sqlite", "receipts"),
     ("storage.sqlite", "storage.readers"),
     ("storage.sqlite", "storage.turns"),
     # jobs and what they are made of

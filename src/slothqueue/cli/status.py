@@ -73,9 +73,8 @@ def _nothing_yet(session: Session, told: str) -> int:
 
 
 def _counts(sloth: Sloth) -> dict[str, dict[str, int]]:
-    lanes = sloth.store.read(sloth.verbs.lanes.all)
-    names = sorted({lane.queue for lane in lanes}, key=lambda name: (name != "default", name))
-    return {name: sloth.verbs.counts(name) for name in names}
+    found = sloth.verbs.counts_by_queue()
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != "default", name))}
 
 
 def _total(counts: dict[str, dict[str, int]]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .. import receipts
 from ..clock import Clock
 from ..errors import StoreUnavailable, WrongState
 from ..waiting import Bell, BellFile
@@ -322,7 +323,7 @@ class SqliteStore:
         self.bell_file.close()
 
     def file(self, job: int, attempt: int, fence: int) -> str:
-        return os.path.join(self.logs, f"{job}-{attempt}-{fence}")
+        return receipts.base(self.logs, job, attempt, fence)
 
     # ---- other people's connections -------------------------------------------------------------
 

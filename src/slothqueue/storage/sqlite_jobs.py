@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..clock import Millis
-from ..models import DONE, QUEUED, STATES, NewJob
+from ..models import COUNTED, DONE, QUEUED, STATES, NewJob
 from .base import Claimed, Glance, Held, Holder, Row, Settlement, Terms, Tx
 from .statements import load
 
@@ -255,17 +255,20 @@ class SqliteJobs:
         each = [tx.execute(SQL["dead_keys"], (lane, state, limit)).fetchall() for lane in lanes]
         return [id for _, id in heapq.nlargest(limit, (key for keys in each for key in keys))]
 
-    def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[str, int]:
-        """How many jobs are in each state; `scheduled` are those of queued that are for later."""
-        total = dict.fromkeys(("queued", "scheduled", "running", "done", "failed", "cancelled"), 0)
-        for lane in lanes:
-            due, later = self.waiting(tx, lane, now)
-            total["scheduled"] += later
-            total["queued"] += due + later
-            total["running"] += tx.execute(SQL["count_running"], (lane,)).fetchone()[0]
-        for lane, state, count in tx.execute(SQL["count_ended"]).fetchall():
-            if lane in lanes:
-                total[STATES[state]] += count
+    def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[int, dict[str, int]]:
+        """How many jobs of each lane are in each state, in one pass over those that have ended.
+
+        `scheduled` are those of queued that are for later.
+        """
+        total = {lane: dict.fromkeys(COUNTED, 0) for lane in lanes}
+        for lane, counts in total.items():
+            due, counts["scheduled"] = self.waiting(tx, lane, now)
+            counts["queued"] = due + counts["scheduled"]
+        ended = tx.execute(SQL["count_ended"]).fetchall()
+        running = tx.execute(SQL["count_running"]).fetchall()
+        for lane, state, count in ended + running:
+            if lane in total:
+                total[lane][STATES[state]] += count
         return total
 
     def waiting(self, tx: Tx, lane: int, now: Millis) -> tuple[int, int]:

@@ -201,7 +201,7 @@ select count(*), coalesce(sum(due > ?2), 0) from _sloth_sched where lane = ?1
 
 -- name: count_running
 -- scan: one row per live lease
-select count(*) from _sloth_running where lane = ?1
+select lane, 1, count(*) from _sloth_running group by lane
 
 -- name: count_ended
 -- scan: nothing counts jobs as they end, so that they end sooner
