@@ -70,6 +70,16 @@ def lives(process: Process) -> bool:
     return process.state not in ("Z", "X")
 
 
+def catches_term(process: Process) -> bool:
+    """Whether it has a handler for SIGTERM, and so may be busy with it; True if that is not seen."""
+    try:
+        with open(f"/proc/{process.pid}/status", "rb") as file:
+            mask = file.read().partition(b"SigCgt:")[2].split(None, 1)[0]
+    except (OSError, IndexError):
+        return True
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def send(process: Process, number: int, *, group: bool = False) -> bool:
     """Signal this process, or its group, unless its number is another's by now."""
     again = look_at(process.pid) if LINUX else process

@@ -23,7 +23,18 @@ import select
 import time
 from collections.abc import Callable
 
-from .processes import LINUX, Process, below, lives, look_around, look_at, one_line, send, slay
+from .processes import (
+    LINUX,
+    Process,
+    below,
+    catches_term,
+    lives,
+    look_around,
+    look_at,
+    one_line,
+    send,
+    slay,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,9 +161,11 @@ class Shim:
         asked = [process for process in self._tree() if self._ask(process)]
         until = time.monotonic() + self.grace
         self._wait(until, over=lambda: not self._reap() or self.status is not None)
-        # Who was just being forked was missed; what the command started to clean up is done by now.
+        # Who was just being forked was missed, or was asked while its parent's handler took it and
+        # lost it at exec. What the command started to clean up is done by now.
         known = {process.pid for process in asked}
-        asked += [one for one in self._tree() if one.pid not in known and self._ask(one)]
+        missed = (one for one in self._tree() if one.pid not in known or not catches_term(one))
+        asked += [one for one in missed if self._ask(one)]
         self._wait(until, over=self._gone)
         killed = slay(self._tree, ended=self._gone, groups=True, pause=self.ears.wait)
         left = [] if self._gone() else self._tree()
