@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from . import context
 from .clock import Clock, SystemClock
 from .context import refuse_while_loading
-from .errors import SlothError, StoreUnavailable
+from .errors import StoreUnavailable
 from .handles import Job
 from .jobs import Jobs
 from .lanes import Lanes
@@ -75,7 +72,6 @@ class Sloth:
         upkeep = Upkeep(self.store, self.presence, self.store.live, self._read_id)
         lanes = Lanes(self.store)
         self.verbs = Jobs(self.store, lanes, self.presence, upkeep, self.waker, self._read_id)
-        self.verbs.owner = self
         presence, waker = self.presence, self.waker  # not self: the store must not keep us alive
 
         def after_fork(child: bool) -> None:
@@ -209,24 +205,8 @@ class Sloth:
             self._store_id = self.store.look(lambda tx: self.store.names.meta(tx, "store")) or "?"
         return self._store_id
 
-    def __del__(self) -> None:
-        """A handle that nobody has any more is closed, with the thread that watched for it.
-
-        In a thread of its own: this may be called anywhere, also by somebody who holds its locks.
-        Its life as a holder ends by itself.
-        """
-        if not sys.is_finalizing() and hasattr(self, "waker") and self.store.is_open:
-            parts = (self.waker, self.store)
-            threading.Thread(target=_close_quietly, args=parts, daemon=True).start()
-
     def __repr__(self) -> str:
         return f"Sloth({self.store.path!r})"
-
-
-def _close_quietly(*parts: Waker | SqliteStore) -> None:
-    with contextlib.suppress(SlothError, OSError):
-        for part in parts:
-            part.close()
 
 
 class Transaction:

@@ -38,15 +38,11 @@ class Jobs:
     ) -> None:
         self.store, self.lanes, self.presence = store, lanes, presence
         self.upkeep, self.waker, self.store_id = upkeep, waker, store_id
-        self.owner: object = None
-        """Whoever must stay open for as long as anybody has a job, a lease or a queue of ours."""
 
     def within(self, store: Store) -> Jobs:
         """The same verbs inside a transaction that somebody else ends."""
         lanes = self.lanes.within(store)
-        verbs = Jobs(store, lanes, self.presence, self.upkeep, self.waker, self.store_id)
-        verbs.owner = self.owner
-        return verbs
+        return Jobs(store, lanes, self.presence, self.upkeep, self.waker, self.store_id)
 
     # ---- enqueue --------------------------------------------------------------------------------
 

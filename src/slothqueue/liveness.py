@@ -102,9 +102,7 @@ class Incarnation:
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's lock without dropping it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)  # never LOCK_UN: that would unlock the parent too
-            self._descriptor = None
+        self.close()  # never LOCK_UN: that would unlock the parent too
 
     def __repr__(self) -> str:
         state = "closed" if self._descriptor is None else "alive"

@@ -8,6 +8,7 @@ defined until then is what there is.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import CodeType, ModuleType
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 from . import context
 from .context import Loading
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 MAIN = "__mp_main__"
 """The name under which a main script is loaded again; multiprocessing calls it so too."""
@@ -118,7 +121,8 @@ def _place(stop: Loading, stopped: ModuleType | None) -> str:
     trace = stop.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if stopped is None or frame.f_globals is stopped.__dict__:
+        theirs = not frame.f_code.co_filename.startswith(_OURS)
+        if theirs if stopped is None else frame.f_globals is stopped.__dict__:
             found = f"{frame.f_code.co_filename}, line {trace.tb_lineno}"
         trace = trace.tb_next
     return found

@@ -71,7 +71,7 @@ def lives(process: Process) -> bool:
 
 
 def catches_term(process: Process) -> bool:
-    """Whether it has a handler for SIGTERM, and so may be busy with it; True if that is not seen."""
+    """Whether it has a handler for SIGTERM, and may be busy with it; True if that is not seen."""
     try:
         with open(f"/proc/{process.pid}/status", "rb") as file:
             mask = file.read().partition(b"SigCgt:")[2].split(None, 1)[0]

@@ -27,10 +27,9 @@ HEAD_START: Millis = 250
 """How long a living worker has to settle what its own child or shim left, before others do."""
 
 
-STALL: Millis = 500
-MERCY: Millis = 5_000
-"""After the store was locked for longer than a stall, nobody is called silent for so long: whoever
-lives had no chance to say so."""
+MERCY: Millis = 1_000
+"""A lease that a worker keeps by heartbeats is taken when it is still late after this long: if the
+store was locked for a while, its worker had no chance before, and has it now."""
 
 AN_HOUR = 3_600.0
 """A lock file without a row may belong to somebody who is just about to write it."""
@@ -59,7 +58,7 @@ class Upkeep:
         self._looked: Millis | None = None
         self._boot = ""
         self._first_seen: dict[int, Millis] = {}
-        self._mercy: Millis = 0
+        self._late: dict[tuple[int, int, Millis], Millis] = {}
         self.minded: set[int] = set()
         """Jobs whose timed leases a worker of this handle extends: who looks is not silent."""
 
@@ -67,15 +66,17 @@ class Upkeep:
         """Whether it is time for a look even though there is other work."""
         awake = self._store.clock.awake()
         if self._looked is None or self._boot != self._store.clock.boot():
-            self._mercy = 0
+            self._late = {}
             return True
         return awake - self._looked >= BETWEEN_LOOKS
 
     def next_look(self) -> Millis | None:
         """In how many ms of awake time somebody's lease ends, if any is timed."""
         expiry = self._first_expiry()
-        soonest = None if expiry is None else max(expiry + 1, self._mercy)
-        waits = [] if soonest is None else [soonest - self._store.clock.awake()]
+        awake = self._store.clock.awake()
+        waits = [first + MERCY - awake for first in self._late.values()]
+        if expiry is not None and not (self._late and expiry < awake):
+            waits.append(expiry + 1 - awake)
         if self._first_seen:
             waits.append(HEAD_START)
         return min(waits, default=None)
@@ -96,8 +97,7 @@ class Upkeep:
             return 0
         for one in doomed:
             self._end_leftovers(one)
-        began = clock.awake()
-        taken = self._store.write(lambda tx: self._take_back(tx, doomed, began), tell=False)
+        taken = self._store.write(lambda tx: self._take_back(tx, doomed), tell=False)
         if taken:
             self._store.ring()
         for one in doomed:
@@ -145,7 +145,7 @@ class Upkeep:
 
     # ---- acting ---------------------------------------------------------------------------------
 
-    def _take_back(self, tx: Tx, doomed: list[Doomed], began: Millis) -> int:
+    def _take_back(self, tx: Tx, doomed: list[Doomed]) -> int:
         taken = 0
         for one in doomed:
             leases = self._store.jobs.leases_of(tx, one.holder.id)
@@ -154,17 +154,21 @@ class Upkeep:
                 self._store.names.end_holder(tx, one.holder.id, self._store.clock.wall())
             else:
                 self._store.names.drop_helper(tx, one.holder.id)
-        return taken + self._take_back_silent(tx, began)
+        return taken + self._take_back_silent(tx)
 
-    def _take_back_silent(self, tx: Tx, began: Millis) -> int:
-        """Leases that ran out, unless nobody could have extended them."""
-        clock, taken = self._store.clock, 0
-        if clock.awake() - began > STALL:  # the store was locked, for the others' heartbeats too
-            self._mercy = clock.awake() + MERCY
-        if clock.awake() < self._mercy:
-            return 0
-        for held in self._store.jobs.silent(tx, clock.awake(), clock.boot()):
+    def _take_back_silent(self, tx: Tx) -> int:
+        """Leases that ran out, unless their worker may only have had no chance to extend them."""
+        clock, names = self._store.clock, self._store.names
+        awake, known, taken = clock.awake(), self._late, 0
+        workers = {row[0] for row in names.live_holders(tx) if row[-1] is not None}
+        self._late = {}
+        for held in self._store.jobs.silent(tx, awake, clock.boot()):
             if held.id in self.minded and held.worker == self._presence.id_if_any:
+                continue
+            late = (held.id, held.fence, held.until or 0)
+            first = known.get(late, awake)
+            if held.worker in workers and awake - first < MERCY:
+                self._late[late] = first
                 continue
             taken += settle(self._store, tx, held, reclaim("silent"))
         return taken

@@ -79,7 +79,7 @@ class Worker:
         hurries.
         """
         refuse_while_loading()
-        with self._open(), self._signals():
+        with self._signals(), self._open():
             while not self._done():
                 if not self._turn():
                     self._wait()
@@ -92,7 +92,7 @@ class Worker:
         """
         refuse_while_loading()
         before = self.settled
-        with self._open(), self._signals(pass_on=True):
+        with self._signals(pass_on=True), self._open():
             while not self._done():
                 if self._turn():
                     continue
@@ -164,7 +164,7 @@ class Worker:
         self._stops = 0
         try:
             self._introduce(None)
-        except _PASSING as error:
+        except StoreUnavailable as error:
             log.warning("%s", error)
 
     def _settle_late(self, held: Held, ending: Ending) -> None:

@@ -249,26 +249,92 @@ def test_a_text_that_no_store_can_keep_is_kept_as_well_as_can_be(sloth: Sloth):
     assert lease.job.state == "queued"
 
 
-def test_a_handle_that_nobody_has_any_more_leaves_nothing_behind(tmp_path: Path):
-    def use() -> None:
-        sloth = Sloth(tmp_path / "work.db")
-        sloth.queue("q").enqueue(1)
-        with pytest.raises(TimeoutError):
-            sloth.queue("empty").wait(timeout=0)
-
+def test_handles_that_nobody_has_any_more_leave_nothing_behind(tmp_path: Path):
+    """Many at once in several threads, and every file stays whole."""
     import gc
 
-    use()
+    def use(n: int) -> None:
+        for _ in range(40):
+            sloth = Sloth(tmp_path / f"{n}.db")
+            sloth.queue("q").enqueue(1)
+            sloth.queue("q").claim()
+            del sloth
+            gc.collect()
+
+    before = len(os.listdir("/proc/self/fd"))
+    threads = [threading.Thread(target=use, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
     gc.collect()
-    time.sleep(1)
-    before = len(os.listdir("/proc/self/fd")), threading.active_count()
-    for _ in range(5):
-        use()
-    gc.collect()
-    until = time.monotonic() + 30
-    while (len(os.listdir("/proc/self/fd")), threading.active_count()) != before:
-        assert time.monotonic() < until, "something was left behind"
-        time.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    for n in range(4):
+        with sqlite3.connect(tmp_path / f"{n}.db") as check:
+            assert check.execute("pragma integrity_check").fetchone() == ("ok",)
+            assert check.execute("select count(*) from _sloth_job").fetchone() == (40,)
+        check.close()
+
+
+def test_a_file_that_is_away_for_a_moment_is_not_made_anew(tmp_path: Path):
+    sloth = Sloth(tmp_path / "work.db")
+    sloth.queue("q").enqueue("confirmed")
+    (tmp_path / "work.db").rename(tmp_path / "away")
+    deadline = time.monotonic() + 30
+    with pytest.raises(StoreUnavailable):
+        while time.monotonic() < deadline:
+            sloth.queue("q").enqueue("lost?")
+    with pytest.raises(StoreUnavailable):
+        sloth.stats()
+    with pytest.raises(StoreUnavailable):
+        Sloth(tmp_path / "work.db").stats()
+    (tmp_path / "away").rename(tmp_path / "work.db")
+    with Sloth(tmp_path / "work.db") as again:
+        assert "confirmed" in [job.payload for job in again.jobs()]
+    sloth.close()
+
+
+def test_a_half_read_cursor_does_not_keep_a_handle_from_writing(tmp_path: Path):
+    with Sloth(tmp_path / "work.db", busy_timeout=2) as sloth, Sloth(tmp_path / "work.db") as other:
+        with sloth.transaction() as tx:
+            tx.execute("create table t (x)")
+            tx.execute("insert into t values (1), (2), (3)")
+        with sloth.transaction() as tx:
+            cursor = tx.execute("select x from t")
+            assert cursor.fetchone() == (1,)
+        other.queue("q").enqueue(1)
+        assert sloth.queue("q").enqueue(2).id == 2
+
+
+def test_a_lock_of_others_does_not_cost_a_living_worker_its_timed_lease(tmp_path: Path):
+    program = (
+        "import sys, time; from slothqueue import Sloth\n"
+        "sloth = Sloth('work.db')\n"
+        "@sloth.task(lease=1)\n"
+        "def work(): time.sleep(6)\n"
+        "if __name__ == '__main__': sloth.worker(pool='thread').run_until_idle()\n"
+    )
+    (tmp_path / "app.py").write_text(program)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with Sloth(tmp_path / "work.db") as sloth:
+        task = sloth.task(name="app.work")(lambda: None)
+        job = task.enqueue()
+        worker = subprocess.Popen([sys.executable, "app.py"], cwd=tmp_path, env=environ)
+        try:
+            until = time.monotonic() + 30
+            while job.refresh().state != "running" and time.monotonic() < until:
+                time.sleep(0.02)
+            with sqlite3.connect(tmp_path / "work.db", isolation_level=None) as foreign:
+                foreign.execute("begin immediate")
+                time.sleep(3)
+                foreign.execute("rollback")
+            foreign.close()
+            sloth.verbs.upkeep.run()  # somebody looks right after the lock was free
+            assert worker.wait(30) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+        assert [event.kind for event in job.events()] == ["enqueued", "claimed", "completed"]
 
 
 def test_a_lease_keeps_its_handle(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ class BoundStore:
         self.jobs, self.names, self.file = store.jobs, store.names, store.file
         self.bound, self.trusts_locks = True, store.trusts_locks
         self.over = self._began = False
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
 
     def write(
         self,
@@ -76,6 +78,15 @@ class BoundStore:
             return self.over
         return self._began and not (_is_open(self.foreign) and self.foreign.in_transaction)
 
+    def end(self) -> None:
+        """The block has ended: nothing more is written, and what was not read is not held open.
+
+        A half-read cursor would keep the connection on its old view, and so from writing.
+        """
+        self.over = True
+        for cursor in list(self._cursors):
+            cursor.close()
+
     def _refuse_if_over(self) -> None:
         self.store.refuse_if_broken()
         if self.over:
@@ -95,7 +106,9 @@ class BoundStore:
         """A statement of the caller's own, on the same connection; so are its mistakes."""
         self._refuse_if_over()
         try:
-            return self.tx.connection.execute(sql, parameters)  # type: ignore[no-any-return]
+            cursor: sqlite3.Cursor = self.tx.connection.execute(sql, parameters)
+            self._cursors.add(cursor)
+            return cursor
         except sqlite3.Error as error:
             raise_ours(error, self.store.path)
 

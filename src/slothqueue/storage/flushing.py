@@ -55,9 +55,10 @@ class Flusher:
             os.fdatasync(self._descriptor)
 
     def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        # Forgotten first: a number that is closed twice is somebody else's by then.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         self._close()

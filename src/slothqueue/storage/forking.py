@@ -20,10 +20,11 @@ class Stores:
         self._known: weakref.WeakSet[Forkable] = weakref.WeakSet()
         self._forking: list[Forkable] = []
         self._hooked = False
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
 
     def add(self, store: Forkable) -> None:
-        self._known.add(store)
+        with self._one_at_a_time:  # or it would cross a fork that is under way unprepared
+            self._known.add(store)
         if not self._hooked and hasattr(os, "register_at_fork"):
             self._hooked = True
             os.register_at_fork(
@@ -43,7 +44,7 @@ class Stores:
         for store in forking:
             store.after_fork(child=child)
         if child:
-            self._one_at_a_time = threading.Lock()
+            self._one_at_a_time = threading.RLock()
         else:
             self._one_at_a_time.release()
 

@@ -117,6 +117,12 @@ def create(path: str) -> None:
 
     SQLite gives the same mode to what it puts beside it.
     """
+    if not os.path.exists(path) and log_bytes(path):
+        # An empty file beside it would make SQLite delete the log, and with it what is only there.
+        raise StoreUnavailable(
+            f"{path} is missing, but its log {path}-wal is here. Put the file back beside its log; "
+            "or, if it is gone for good, move the log away to begin anew."
+        )
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)

@@ -1,14 +1,11 @@
 """A store in one SQLite file: who may write when, what is durable when, and what an error means.
 
 * One write connection per process and handle; callers take turns. Readers come from a small pool.
-* Commits are made with `synchronous=NORMAL`; with `durability="full"` the write-ahead log is
-flushed
-  through a descriptor of our own *after* the write lock is free and before the caller goes on, so
-  nobody queues behind a disk. One flush covers every commit before it.
-* Automatic checkpoints are off; see `checkpoints.py` for ours.
+* Commits are made with `synchronous=NORMAL`; with `durability="full"` the log is flushed through a
+  descriptor of our own *after* the write lock is free and before the caller goes on, so nobody
+  queues behind a disk. Automatic checkpoints are off; see `checkpoints.py` for ours.
 * The database file and its `-shm` are never opened except by SQLite: closing any other descriptor
-of
-  theirs would drop all its locks in this process.
+  of theirs would drop all its locks in this process.
 """
 
 from __future__ import annotations
@@ -69,6 +66,7 @@ class SqliteStore:
         self.bell, self.bell_file = Bell(), BellFile(self.live)
         self.bound = self.ended = False
         self.trusts_locks = True
+        self._was_open = False
         self.broken: str | None = None
         self._joined = Joined()
         self._at_fork: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
@@ -137,7 +135,7 @@ class SqliteStore:
                 try:
                     yield bound
                 finally:
-                    bound.over = True
+                    bound.end()
                 self.refuse_if_broken()
                 if not tx.connection.in_transaction:
                     raise ended_early(self.path)
@@ -181,6 +179,10 @@ class SqliteStore:
 
     def _take_turn(self) -> None:
         self._turn.take(self.patience)
+        self._check_identity()
+
+    def _check_identity(self) -> None:
+        """With the turn, which is given back if the file is no longer the one that we opened."""
         if self._identity is not None and self._identity.changed():
             try:
                 self._drop_connections()
@@ -214,6 +216,7 @@ class SqliteStore:
         """Run one or two cheap statements, on the writer's warm connection if nobody uses it."""
         if not self._turn.try_for(0):
             return self._with_reader(work)
+        self._check_identity()
         try:
             if self._tx is not None:
                 return patiently(work, self._tx, self.patience)
@@ -277,21 +280,18 @@ class SqliteStore:
                 warning, self.trusts_locks = opening.check_place(
                     self.path, allow_unsafe_fs=self.allow_unsafe_fs
                 )
+                if self._was_open and not os.path.exists(self.path):
+                    raise opening.replaced(self.path)
                 opening.create(self.path)
                 connection = self._connect()
                 opening.set_up(connection, self.path, self.names, self.clock, self.patience)
                 self._identity = opening.Identity(self.path)
-                self._checked = True
+                self._checked = self._was_open = True
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
         if warning:
             self.say(warning)
         return connection
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is anything to close."""
-        return self._checked
 
     def refuse_if_broken(self) -> None:
         if self.broken:
