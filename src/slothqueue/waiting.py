@@ -15,7 +15,7 @@ from collections.abc import Callable
 BELL = "bell"
 """The name of the file in the live directory that is written to wake every process."""
 
-_BETWEEN_CHECKS = 1.0  # s, between looks whether the mapped file is still the one in the directory
+_BETWEEN_CHECKS = 1.0  # s, between looks whether the open file is still the one there
 
 
 class Bell:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slothqueue import Sloth
+from slothqueue import Sloth, StoreUnavailable
 
 from .support import EFFECTS, Ahead, audit, check_effects, complete_with_effect, finish, rows
 
@@ -150,11 +150,20 @@ def test_a_log_with_a_hole_of_zeros_ends_before_it(snapshot: Snapshot, tmp_path:
     assert try_all(snapshot, tmp_path, logs) == try_all(snapshot, tmp_path, intact)
 
 
-def test_a_log_without_its_file_or_of_another_store_is_not_taken_for_ours(
-    snapshot: Snapshot, tmp_path: Path
-):
-    path = tmp_path / "work.db"
+def test_a_log_without_its_file_is_not_thrown_away(tmp_path: Path):
+    log = tmp_path / "work.db-wal"
+    log.write_bytes(b"it may be all that is left " * 500)
+    before = log.read_bytes()
+    with Sloth(tmp_path / "work.db") as sloth, pytest.raises(StoreUnavailable, match="is missing"):
+        sloth.queue("mail").enqueue(1)
+    assert log.read_bytes() == before
+    assert not (tmp_path / "work.db").exists()
+
+
+def test_a_log_of_another_store_is_not_taken_for_ours(tmp_path: Path):
+    with Sloth(tmp_path / "work.db") as sloth:
+        sloth.queue("mail").enqueue(1)
     (tmp_path / "work.db-wal").write_bytes(b"not a log at all" * 500)
-    with Sloth(path) as sloth:
-        assert sloth.queue("mail").enqueue(1).id == 1
-        assert len(audit(sloth)) == 1
+    with Sloth(tmp_path / "work.db") as sloth:
+        assert sloth.queue("mail").enqueue(2).id == 2
+        assert len(audit(sloth)) == 2
