@@ -23,6 +23,9 @@ from .storage.base import Held, Holder, Store, Tx
 BETWEEN_LOOKS: Millis = 1_000
 """Claims that find work look for the dead at most this often; those that find none, always."""
 
+SHORTEST: Millis = 10
+"""Nobody looks more often than this for what the last look could not take back."""
+
 HEAD_START: Millis = 250
 """How long a living worker has to settle what its own child or shim left, before others do."""
 
@@ -56,6 +59,7 @@ class Upkeep:
         self._store, self._presence, self._live = store, presence, live
         self._store_id = store_id
         self._looked: Millis | None = None
+        self._promised: Millis | None = None
         self._boot = ""
         self._first_seen: dict[int, Millis] = {}
         self._late: dict[tuple[int, int, Millis], Millis] = {}
@@ -68,10 +72,12 @@ class Upkeep:
         if self._looked is None or self._boot != self._store.clock.boot():
             self._late = {}
             return True
+        if self._promised is not None and awake >= self._promised:
+            return True
         return awake - self._looked >= BETWEEN_LOOKS
 
     def next_look(self) -> Millis | None:
-        """In how many ms of awake time somebody's lease ends, if any is timed."""
+        """In how many ms of awake time a lease ends, if any is timed; then a look is `due()`."""
         expiry = self._first_expiry()
         awake = self._store.clock.awake()
         waits = [first + MERCY - awake for first in self._late.values()]
@@ -79,7 +85,11 @@ class Upkeep:
             waits.append(expiry + 1 - awake)
         if self._first_seen:
             waits.append(HEAD_START)
-        return min(waits, default=None)
+        if not waits:
+            return None
+        wait = max(min(waits), SHORTEST)
+        self._promised = min(awake + wait, self._promised or awake + wait)
+        return wait
 
     def _first_expiry(self) -> Millis | None:
         jobs, boot = self._store.jobs, self._store.clock.boot()
@@ -88,7 +98,7 @@ class Upkeep:
     def run(self) -> int:
         """Look at every holder and every lease, take back what is due; how many jobs that were."""
         clock = self._store.clock
-        self._looked, self._boot = clock.awake(), clock.boot()
+        self._looked, self._boot, self._promised = clock.awake(), clock.boot(), None
         self.watch_clock()
         doomed = self._doomed()
         expiry = self._first_expiry()

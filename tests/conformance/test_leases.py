@@ -293,3 +293,23 @@ def test_the_history_of_a_running_job_shows_its_claim(sloth: Sloth, clock: Manua
     assert [first.n, claimed.n] == [1, 2]
     assert (claimed.kind, claimed.attempt, claimed.worker) == ("claimed", 1, job.refresh().worker)
     assert (claimed.at - first.at).total_seconds() == 3
+
+
+def test_a_look_is_due_when_the_next_lease_runs_out_and_not_before(
+    open_sloth: OpenSloth, clock: ManualClock
+):
+    # Or who waits for that moment finds that it is not time to look yet,.
+    holder, waiter = open_sloth(), open_sloth()
+    holder.queue("q", lease=1.5).enqueue(1)
+    take(holder)
+    upkeep = waiter.verbs.upkeep
+    clock.advance(1.2)
+    assert upkeep.run() == 0
+    wait = upkeep.next_look()
+    assert wait is not None
+    clock.advance((wait - 1) / 1000)
+    assert not upkeep.due()
+    clock.advance(0.001)
+    assert upkeep.due()
+    assert upkeep.run() == 1
+    assert upkeep.next_look() is None
