@@ -298,7 +298,7 @@ def test_the_history_of_a_running_job_shows_its_claim(sloth: Sloth, clock: Manua
 def test_a_look_is_due_when_the_next_lease_runs_out_and_not_before(
     open_sloth: OpenSloth, clock: ManualClock
 ):
-    # Or who waits for that moment finds that it is not time to look yet,.
+    # Or who waits for that moment finds that it is too early to look, and asks again and again.
     holder, waiter = open_sloth(), open_sloth()
     holder.queue("q", lease=1.5).enqueue(1)
     take(holder)
