@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .clock import Clock, Millis
-from .running import Run
+from .runs import Run
 
 BETWEEN_NEWS: Millis = 1_000
 

@@ -15,11 +15,14 @@ from .errors import StoreUnavailable
 from .handles import Job
 from .jobs import Jobs
 from .lanes import Lanes
-from .models import STATES
+from .models import ENDED, STATES
+from .options import UNSET as _UNSET
+from .options import policy_change
 from .presence import Presence
-from .queues import Queue, check_name, policy_change
+from .pruning import Pruning
+from .queues import Queue, check_name
 from .storage.sqlite import SqliteStore
-from .tasks import Task, name_of, register, settings
+from .tasks import Options, Task, name_of, register, settings
 from .timing import Duration, millis
 from .upkeep import Upkeep
 from .waker import Waker
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_UNSET: Any = object()
 
 
 def _warn(sentence: str) -> None:
@@ -95,17 +97,26 @@ class Sloth:
         lease: Duration | None = _UNSET,
         max_attempts: int | None = None,
         backoff: Any = None,
+        concurrency: int | None = _UNSET,
+        rate: Any = _UNSET,
+        ageing: Duration | None = _UNSET,
+        keep: Duration | None = _UNSET,
     ) -> Queue:
         """A queue by its name. Options given here are stored; without any, those stored are read.
 
         `lease` limits the time between heartbeats (None: a worker's lease lasts as long as it
         lives, one by hand 60 s of awake time); `backoff` is (base, longest wait): attempt n is
-        tried again after base ** n seconds at most the longest wait.
+        tried again after base ** n seconds at most the longest wait. Across all workers, at most
+        `concurrency` of its jobs run at once, and `rate`, such as (10, "1m"), start in any such
+        time. Each `ageing` of waiting counts as one step of priority, so that nothing waits for
+        ever. Jobs that are done or cancelled are kept for `keep`, a week unless told (None: for
+        ever); failed ones until somebody revives or prunes them.
         """
         check_name(name)
-        options = {"max_attempts": max_attempts, "backoff": backoff}
-        if lease is not _UNSET:
-            options["lease"] = lease
+        options: dict[str, Any] = {"max_attempts": max_attempts, "backoff": backoff}
+        more: dict[str, Any] = {"lease": lease, "concurrency": concurrency, "rate": rate}
+        more |= {"ageing": ageing, "keep": keep}
+        options |= {name: value for name, value in more.items() if value is not _UNSET}
         if (change := policy_change(options)) and not context.loading:
             self.verbs.lanes.set_policy(name, lambda old: old._replace(**change), list(change))
         return Queue(name, self.verbs)
@@ -129,6 +140,50 @@ class Sloth:
         refuse_while_loading()
         return self.verbs.counts(None)
 
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    def prune(
+        self,
+        older_than: Duration | None = None,
+        *,
+        states: Sequence[str] | None = None,
+        queue: str | None = None,
+    ) -> int:
+        """Delete jobs that ended longer ago than this, with their history, results and logs.
+
+        Without `older_than` only those that are done or cancelled, and as each queue's `keep` says;
+        that is what workers do by themselves. `states` are of `done`, `failed`, `cancelled`. A job
+        whose result another one waits for stays. Returns how many were deleted.
+        """
+        refuse_while_loading()
+        steps = self.pruned(older_than, states=states, queue=queue)
+        return max((total for total, _ in steps), default=0)
+
+    def pruned(
+        self,
+        older_than: Duration | None = None,
+        *,
+        states: Sequence[str] | None = None,
+        queue: str | None = None,
+        dry: bool = False,
+    ) -> Iterator[tuple[int, int]]:
+        """The same in steps: yields how many were deleted so far, and up to which id. `dry` only
+        counts."""
+        for state in states or ():
+            if state not in ENDED:
+                raise ValueError(f"states are of {', '.join(sorted(ENDED))}, not {state!r}")
+        if older_than is None and states is not None:
+            raise ValueError("states goes with older_than; without it the queues' keep decides")
+        age = None if older_than is None else millis(older_than, what="older_than")
+        number = None if queue is None else self._queue_number(queue)
+        return Pruning(self.store, self.store.logs).prune(age, states, number, dry=dry)
+
+    def _queue_number(self, name: str) -> int:
+        found = self.store.look(lambda tx: self.store.names.queue(tx, name))
+        if found is None:
+            raise ValueError(f"there is no queue {name!r} in this store")
+        return found[0]
+
     # ---- functions ------------------------------------------------------------------------------
 
     def task(
@@ -139,14 +194,29 @@ class Sloth:
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         lease: Duration | None = None,
+        unique: str | None = None,
+        priority: int = 0,
+        expires: Duration | None = None,
+        concurrency_key: Any = None,
+        on_interrupt: str = "retry",
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Make a function a task: `@sloth.task(...)`. Its name is `module.qualname` unless given.
 
-        `timeout` limits an attempt in awake time, `lease` the time between heartbeats.
+        `timeout` limits an attempt in awake time, `lease` the time between heartbeats; the others
+        are options of its jobs, as for `Queue.enqueue`, unless `using()` says otherwise.
         """
         if wrong:
             raise TypeError("write @sloth.task() with parentheses")
-        said = settings(check_name(queue), max_attempts, timeout, lease)
+        options = Options(
+            max_attempts=max_attempts,
+            timeout=timeout,
+            unique=unique,
+            priority=priority,
+            expires=expires,
+            concurrency_key=concurrency_key,
+            on_interrupt=on_interrupt,
+        )
+        said = settings(check_name(queue), lease, options)
 
         def decorate(function: Callable[P, R]) -> Task[P, R]:
             task = Task(function, name or name_of(function), said, self)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import JobCancelled, JobFailed
-from .models import COMMAND, ENDED, STATES, TASK, Ending, Event
+from .models import BLOCKED, COMMAND, ENDED, HELD, ON_INTERRUPT, STATES, TASK, Ending, Event
+from .options import UNSET, bare_key, edit_of
 from .storage.base import Claimed, Held, Row
-from .timing import Duration, as_datetime, millis
+from .timing import Duration, Moment, as_datetime, millis
 
 if TYPE_CHECKING:
     from .jobs import Jobs
@@ -130,6 +131,42 @@ class Job:
     def ended(self) -> bool:
         return self.state in ENDED
 
+    @property
+    def unique(self) -> str | None:
+        """Its unique key, as it was given."""
+        return bare_key(self._row[19])
+
+    @property
+    def expires_at(self) -> dt.datetime | None:
+        """After this no attempt of it starts."""
+        return None if self._row[20] is None else as_datetime(self._row[20])
+
+    @property
+    def on_interrupt(self) -> str:
+        """What happens when its process dies in the middle: `retry`, `hold` or `fail`."""
+        return ON_INTERRUPT[self._row[21] or 0]
+
+    @property
+    def concurrency_key(self) -> tuple[str, int] | None:
+        """Its key, and how many jobs of that key may run at once."""
+        key = bare_key(self._row[22])
+        return None if key is None else (key, self._row[23])
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody keeps it from running."""
+        return bool(self._row[18] & HELD)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits for other jobs to end."""
+        return bool(self._row[18] & BLOCKED)
+
+    @property
+    def parents(self) -> list[int]:
+        """The ids of the jobs after which it runs; read now."""
+        return self._jobs.parents(self.id)
+
     def refresh(self) -> Job:
         """The job as it is now. Raises JobNotFound if it was pruned."""
         return self._jobs.get(self.id)
@@ -145,14 +182,79 @@ class Job:
             tries = "1 attempt" if job.attempts == 1 else f"{job.attempts} attempts"
             raise JobFailed(f"job {job.id} failed after {tries}: {job.error}")
         if job.state == "cancelled":
-            raise JobCancelled(
-                f"job {job.id} was cancelled: {job.error or job.message or 'on request'}"
-            )
+            raise JobCancelled(f"job {job.id} was cancelled: {job.message or 'on request'}")
         return None if job._row[15] is None else codec.decode(job._row[15])
 
     def events(self) -> list[Event]:
         """Its whole history, oldest first."""
         return self._jobs.history(self.id)
+
+    # ---- change ---------------------------------------------------------------------------------
+
+    def cancel(self, reason: str | None = None, *, grace: Duration = 10) -> Job:
+        """End it: a waiting job at once, a running one as soon as it can be made to.
+
+        A running function is told (`current_job().stopping`) and ended after `grace`; a command
+        gets SIGTERM at once and SIGKILL after `grace`. Nothing happens to a job that has ended, and
+        to cancel twice is to cancel once. Its history says by whom. Raises JobNotFound.
+        """
+        said = None if reason is None else codec.bounded(str(reason))
+        self._jobs.control.cancel(self.id, said, millis(grace, what="grace"))
+        return self.refresh()
+
+    def hold(self) -> Job:
+        """Keep it from running until `unhold()`. Raises WrongState unless it is queued."""
+        self._jobs.control.hold(self.id)
+        return self.refresh()
+
+    def unhold(self) -> Job:
+        """Let it run again. Raises WrongState unless it is queued."""
+        self._jobs.control.unhold(self.id)
+        return self.refresh()
+
+    def revive(self, *, children: bool = False) -> Job:
+        """Put it back with a fresh budget, if it has failed or was cancelled; else WrongState.
+
+        With `children` those jobs too that were cancelled because it had failed.
+        """
+        self._jobs.control.revive(self.id, children=children)
+        return self.refresh()
+
+    def edit(
+        self,
+        *,
+        payload: Any = UNSET,
+        delay: Duration | None = None,
+        run_at: Moment | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = UNSET,
+    ) -> Job:
+        """Change it before it runs (again). Raises WrongState if it runs or is done."""
+        change, what = edit_of(
+            payload, delay, run_at, priority, max_attempts, timeout, self._jobs.store.clock
+        )
+        self._jobs.control.edit(self.id, change, what)
+        return self.refresh()
+
+    def send(self, text: str) -> None:
+        """Write to the standard input of a running command that was added with `stdin=True`."""
+        self._jobs.control.send(self.id, "send", text)
+
+    def send_eof(self) -> None:
+        """Close the standard input of a running command."""
+        self._jobs.control.send(self.id, "eof", None)
+
+    def then(self, task: Any, /, *args: Any, **kwargs: Any) -> Job:
+        """Enqueue this task to run once this job is done, with these arguments.
+
+        `task.using(pass_results=True)` gets what this job returned as its first argument.
+        """
+        return task.using(after=[self]).enqueue(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def why(self) -> str:
+        """In one sentence, why it does not run, and what would start it."""
+        return self._jobs.why(self.id)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and self._row == other._row
@@ -225,6 +327,11 @@ class Lease:
     @property
     def held(self) -> Held:
         return Held(*self._claimed[:7])
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody wants the job cancelled: come to an end soon, in any way. Read now."""
+        return self._jobs.cancel_asked(self.id)
 
     def heartbeat(self) -> None:
         """Move the end of the lease out to its whole length from now."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from .clock import Millis
+from .control import Control
 from .errors import JobNotFound, LeaseLost, WrongState
 from .handles import Job, Lease
 from .lanes import Lane, Lanes
-from .models import COUNTED, DONE, PAYLOAD, RUNNING, Ending, Event, NewJob
+from .models import COUNTED, DONE, PAYLOAD, RUNNING, STATES, Ending, Event, NewJob
+from .options import bare_key
 from .presence import Presence
 from .settling import base, note_base, settle
 from .storage.base import Claimed, Row, Store, Terms, Tx
 from .timing import Duration, as_datetime, millis
 from .upkeep import Upkeep
 from .waker import Waker, soonest
+from .why import why
 
 BY_HAND: Millis = 60_000
 """A lease taken by hand lasts this long unless the queue says otherwise."""
@@ -38,6 +41,7 @@ class Jobs:
     ) -> None:
         self.store, self.lanes, self.presence = store, lanes, presence
         self.upkeep, self.waker, self.store_id = upkeep, waker, store_id
+        self.control = Control(store, upkeep, lanes)
 
     def within(self, store: Store) -> Jobs:
         """The same verbs inside a transaction that somebody else ends."""
@@ -46,8 +50,12 @@ class Jobs:
 
     # ---- enqueue --------------------------------------------------------------------------------
 
-    def add(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Job:
+    def add(
+        self, job: NewJob, names: tuple[str, int, str], now: Millis, on_conflict: str = "return"
+    ) -> Job:
         """Write one job; it survives what happens next. `names` are its queue, kind and task."""
+        if job.extra is not None or job.key is not None:
+            return self.get(self._add_special(job, now, on_conflict))
         store, late = self.store, job.relative
         asked = base(store.clock) if late else 0
 
@@ -56,8 +64,36 @@ class Jobs:
                 note_base(store, tx, asked)
             return store.jobs.add(tx, job, now, asked)
 
-        id = store.write(work, single=not late)
+        id = store.write(work, single=not late and job.env is None)
         return Job((id, *self._row(job, names, now)), self)
+
+    def _add_special(self, job: NewJob, now: Millis, on_conflict: str) -> int:
+        """One with something special about it: its id, or that of the job that has its key."""
+        store, asked = self.store, base(self.store.clock)
+
+        def work(tx: Tx) -> int:
+            if job.relative or (job.extra and job.extra.base is not None):
+                note_base(store, tx, asked)
+            there = None if job.key is None else store.waits.with_key(tx, job.key)
+            if there is None:
+                return store.jobs.add(tx, job, now, asked)
+            if on_conflict == "return":
+                return there
+            return self._meet(tx, there, job, now, asked, on_conflict)
+
+        return store.write(work)
+
+    def _meet(
+        self, tx: Tx, there: int, job: NewJob, now: Millis, asked: Millis, on_conflict: str
+    ) -> int:
+        known = self.store.waits.known(tx, there)
+        assert known is not None
+        told = f"job {there} has the key {bare_key(job.key)!r} and is {STATES[known.state]}"
+        if on_conflict == "error":
+            raise WrongState(f"{told}; on_conflict='return' gives you that job")
+        if known.state == RUNNING:
+            raise WrongState(f"{told}, so it cannot be replaced; enqueue again when it has ended")
+        return self.store.waits.replace(tx, known, job, now, asked)
 
     def add_many(
         self, job: NewJob, payloads: Sequence[str], names: tuple[str, int, str], now: Millis
@@ -71,6 +107,8 @@ class Jobs:
             return store.jobs.add_many(tx, job, payloads, now, asked)
 
         ids = store.write(work)
+        if job.extra is not None:
+            return [self.get(id) for id in ids]
         row = self._row(job, names, now)
         head, tail = row[:13], row[14:]
         return [Job((id, *head, text, *tail), self) for id, text in zip(ids, payloads)]
@@ -79,7 +117,7 @@ class Jobs:
         """The row of a job that was just written, without its id."""
         queue, kind, task = names
         row = (queue, kind, task, 0, -job.priority, job.due, now, None, None, 0, job.max_attempts)
-        return (*row, job.timeout, None, job.payload, None, None, None)
+        return (*row, job.timeout, None, job.payload, None, None, None, *_NOTHING_SPECIAL)
 
     # ---- claim ----------------------------------------------------------------------------------
 
@@ -94,6 +132,8 @@ class Jobs:
             self.upkeep.run()
         taken = self._claim(lane, limit)
         if not taken and not looked and self.upkeep.run():  # what the dead have left
+            taken = self._claim(lane, limit)
+        while not taken and self._is_due(lane):  # so many may not start that one look was too short
             taken = self._claim(lane, limit)
         return [Lease(claimed, queue, self) for claimed in taken]
 
@@ -115,8 +155,8 @@ class Jobs:
         return Terms(worker, worker, length, self.store.clock.awake() + length)
 
     def _is_due(self, lane: int) -> bool:
-        store = self.store
-        return store.look(lambda tx: store.jobs.glance(tx, lane)).due(store.clock.wall())
+        store, now = self.store, self.store.clock.wall()
+        return store.look(lambda tx: store.jobs.glance(tx, lane, now)).due(now)
 
     def wait(self, queue: str, timeout: Duration | None) -> Lease:
         """Claim one job, waiting for it. Raises TimeoutError."""
@@ -133,10 +173,10 @@ class Jobs:
 
     def next_look(self, lanes: Iterable[int]) -> Millis | None:
         """In how many ms there may be something to do without anybody's commit."""
-        store = self.store
-        glances = store.look(lambda tx: [store.jobs.glance(tx, lane) for lane in lanes])
+        store, now = self.store, self.store.clock.wall()
+        glances = store.look(lambda tx: [store.jobs.glance(tx, lane, now) for lane in lanes])
         due = soonest(*(glance.next_due for glance in glances))
-        wait = None if due is None else max(due - store.clock.wall(), 0)
+        wait = None if due is None else max(due - now, 0)
         return soonest(wait, self.upkeep.next_look())
 
     def _deadline(self, timeout: Duration | None) -> Millis | None:
@@ -207,6 +247,18 @@ class Jobs:
             raise JobNotFound.of(id)
         return Job(row, self)
 
+    def parents(self, id: int) -> list[int]:
+        """The ids of the jobs after which it runs, in the order in which they were given."""
+        return self.store.read(lambda tx: self.store.waits.parents(tx, id))
+
+    def cancel_asked(self, id: int) -> bool:
+        """Whether somebody wants a running job cancelled."""
+        return self.store.look(lambda tx: self.store.waits.cancel_asked(tx, id)) is not None
+
+    def why(self, id: int) -> str:
+        """Why a job does not run, in one sentence. Raises JobNotFound."""
+        return why(self, self.get(id))
+
     def find(self, queue: str | None, state: str | None, limit: int) -> list[Job]:
         """Running jobs first, then waiting ones in start order, then ended ones, newest first."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit < 1 << 31:
@@ -263,6 +315,24 @@ class Jobs:
                 self._say_if_alone(job)
             self.waker.wait(mark, soonest(left, patient, self.upkeep.next_look()))
 
+    def wait_for_quiet(self, queue: str, timeout: Duration | None) -> None:
+        """Wait until no job of this queue runs. Raises TimeoutError."""
+        self._refuse_inside("wait for a queue")
+        until, store = self._deadline(timeout), self.store
+        lanes = store.read(lambda tx: self.lanes.select(tx, queue))
+        if not lanes:
+            return
+        self.waker.start()
+        number = lanes[0].queue_id
+        while True:
+            mark = self.waker.mark()
+            if not store.look(lambda tx: store.waits.running_of_queue(tx, number, 1)):
+                return
+            if (self.waker.take_deaths() or self.upkeep.due()) and self.upkeep.run():
+                continue
+            left = self._left(until, f"jobs of queue {queue!r} still run")
+            self.waker.wait(mark, soonest(left, self.upkeep.next_look()))
+
     def _say_if_alone(self, job: Job) -> None:
         """Who waits for a job that nobody will run should know it."""
         if self.upkeep.anybody_works() or self.store.look(
@@ -288,6 +358,10 @@ class Jobs:
         if record is None:
             raise JobNotFound.of(id)
         return timeline(record, rows)
+
+
+_NOTHING_SPECIAL = (0, None, None, None, None, None)
+"""The end of the row of a job that waits for nothing but its moment."""
 
 
 def _is_id(id: object) -> bool:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from .models import Policy
 from .storage.base import Store, Tx
 
+DEFAULT = Policy()
+
 
 class Lane(NamedTuple):
     """The jobs of one queue that the same workers can run."""
@@ -63,12 +65,13 @@ class Lanes:
     def _make(self, tx: Tx, key: tuple[str, int, str]) -> int:
         names = self._store.names
         queue = names.queue(tx, key[0])
-        number = queue[0] if queue else self._make_queue(tx, key[0], Policy())
+        number = queue[0] if queue else self.make(tx, key[0])
         lane = names.lane(tx, number, key[1], key[2], make=True)
         assert lane is not None
         return lane
 
-    def _make_queue(self, tx: Tx, name: str, policy: Policy) -> int:
+    def make(self, tx: Tx, name: str, policy: Policy = DEFAULT) -> int:
+        """Write a new queue; its number."""
         return self._store.names.make_queue(tx, name, policy, self._store.clock.wall())
 
     def all(self, tx: Tx) -> list[Lane]:
@@ -103,7 +106,7 @@ class Lanes:
         names, now = self._store.names, self._store.clock.wall()
         found = names.queue(tx, queue)
         if found is None:
-            self._make_queue(tx, queue, change(Policy()))
+            self.make(tx, queue, change(Policy()))
             return
         old, new = found[1], change(found[1])
         told = ", ".join(f"{name}: {getattr(old, name)} -> {getattr(new, name)}" for name in asked)

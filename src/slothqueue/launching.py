@@ -13,10 +13,11 @@ from .commands import Command
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
-from .models import COMMAND, Ending
+from .models import COMMAND, EXTRA, Ending
 from .pool import LoopThread, ThreadSlots, reference
 from .receipts import cookie
-from .running import ChildRun, CommandRun, LoopRun, Run, Slot, ThreadRun
+from .running import ChildRun, CommandRun, LoopRun, Slot, ThreadRun
+from .runs import Run
 from .storage.base import Claimed
 from .tasks import Task
 
@@ -103,10 +104,24 @@ class Launcher:
         token = f"{self._verbs.store_id()}:{claimed.id}:{claimed.attempt}"
         if lane.kind == COMMAND:
             return self._start_command(claimed, token)
+        if claimed.extras & EXTRA:
+            claimed = claimed._replace(payload=self._with_results(claimed))
         place = self._place(lane.task)
         if place is not None:
             return self._start_child(claimed, lane.task, token, place)
         return self._start_here(claimed, self._tasks[lane.task].function, token)
+
+    def _with_results(self, claimed: Claimed) -> str:
+        """The call with the results of its parents in front, if it was enqueued to take them."""
+        store = self._verbs.store
+        rows = store.look(lambda tx: store.waits.results_of_parents(tx, claimed.id))
+        if rows is None:
+            return claimed.payload
+        if (gone := next((id for id, state, _ in rows if state is None), None)) is not None:
+            raise LookupError(f"the result of its parent {gone} is gone with that job")
+        call = codec.decode(claimed.payload)
+        results = [None if text is None else codec.decode(text) for _, _, text in rows]
+        return codec.encode({**call, "args": [*results, *call["args"]]}, "call")
 
     def _start_command(self, claimed: Claimed, token: str) -> Run:
         command = Command(

@@ -141,13 +141,13 @@ class Child:
         """Ask the function to come to an end: its `current_job().stopping` becomes true."""
         return self._spawned.send(b'{"kind":"stop"}')
 
-    def kill(self) -> None:
+    def kill(self, number: int = signal.SIGKILL) -> None:
         """End it at once, with every process that its function has started in its group."""
         # Not waited for yet, so its number cannot have been given to anybody else.
         if self._spawned.process.returncode is not None:
             return
         try:
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):  # it ended just now
             return
 

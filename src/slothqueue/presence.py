@@ -15,7 +15,7 @@ class Presence:
     """Who we are to the others. One per handle; it costs nothing before the first claim."""
 
     def __init__(self, store: Store, live: str) -> None:
-        self._store, self._live = store, live
+        self._store, self.live = store, live
         self._lock = threading.Lock()
         self._life: Incarnation | None = None
         self.tells: str | None = None
@@ -61,7 +61,7 @@ class Presence:
             if life is not None:
                 life.close()
             # First the lock, then the row: whoever sees the row can already ask the kernel.
-            life = Incarnation(self._live, self._store.clock)
+            life = Incarnation(self.live, self._store.clock)
             holder, now = life.holder, self._store.clock.wall()
             try:
                 self._store.write(

@@ -3,105 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Unpack
 
 from . import codec
 from .clock import Millis
 from .context import refuse_while_loading
 from .handles import Job, Lease
 from .jobs import Jobs
+from .liveness import whoever
 from .models import COMMAND, PAYLOAD, NewJob, Policy
-from .timing import Duration, Moment, millis, moment, some_millis
+from .options import JobOptions, check_count, new_job
+from .settling import base
+from .timing import Duration
 
 Names = tuple[str, int, str]
-MOST_ATTEMPTS = 1_000_000
-
-
-class QueueOptions(TypedDict, total=False):
-    max_attempts: int | None
-    timeout: float | None
 
 
 def enqueue(
     jobs: Jobs,
     names: Names,
     text: str,
+    options: Mapping[str, Any],
     *,
-    delay: Duration | None = None,
-    run_at: Moment | None = None,
-    priority: int = 0,
-    max_attempts: int | None = None,
-    timeout: Duration | None = None,
+    env: str | None = None,
+    takes: bool = False,
 ) -> Job:
     """Check the options and write the job. Raises ValueError for options that make no sense."""
     now = jobs.store.clock.wall()
-    lane = jobs.lanes.id(*names)
-    job = new_job(lane, text, now, delay, run_at, priority, max_attempts, timeout)
-    return jobs.add(job, names, now)
+    job = make(jobs, names, text, now, options, env=env, takes=takes)
+    return jobs.add(job, names, now, options.get("on_conflict", "return"))
 
 
-def new_job(
-    lane: int,
+def enqueue_many(
+    jobs: Jobs,
+    names: Names,
+    texts: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    env: str | None = None,
+) -> list[Job]:
+    """The same for many, in one transaction with one wake-up, or none."""
+    if options.get("unique") is not None:
+        raise ValueError("unique is the key of one job: enqueue them one by one")
+    if not texts:
+        return []
+    now = jobs.store.clock.wall()
+    return jobs.add_many(make(jobs, names, texts[0], now, options, env=env), texts, names, now)
+
+
+def make(
+    jobs: Jobs,
+    names: Names,
     text: str,
     now: Millis,
-    delay: Duration | None,
-    run_at: Moment | None,
-    priority: int,
-    max_attempts: int | None,
-    timeout: Duration | None,
+    options: Mapping[str, Any],
+    *,
+    env: str | None = None,
+    takes: bool = False,
 ) -> NewJob:
     """A job as it will be written."""
-    due, relative = now, False
-    if delay is not None or run_at is not None:
-        due, relative = _due(now, delay, run_at)
-    if priority != 0:
-        _check_count(priority, "priority", -1_000_000, 1_000_000)
-    if max_attempts is not None:
-        _check_count(max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
-    limit = None if timeout is None else some_millis(timeout, what="timeout")
-    return NewJob(lane, -priority, due, relative, max_attempts, limit, text)
-
-
-def _due(now: Millis, delay: Duration | None, run_at: Moment | None) -> tuple[Millis, bool]:
-    if delay is None:
-        return moment(run_at), False  # type: ignore[arg-type]
-    if run_at is not None:
-        raise ValueError("give delay or run_at, not both")
-    return now + millis(delay, what="delay"), True
-
-
-def _check_count(value: Any, what: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{what} must be a whole number from {least} to {most}, and is {value!r}")
-    return value
-
-
-def policy_change(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The queue options that were given, checked and in the store's own terms."""
-    change: dict[str, Any] = {}
-    if "lease" in options:
-        change["lease"] = lease_length(options["lease"])
-    if options.get("max_attempts") is not None:
-        count = _check_count(options["max_attempts"], "max_attempts", 1, MOST_ATTEMPTS)
-        change["max_attempts"] = count
-    if options.get("backoff") is not None:
-        change["base"], change["cap"] = _backoff(options["backoff"])
-    return change
-
-
-def lease_length(value: Duration | None) -> Millis | None:
-    """How long a lease lasts without a heartbeat; None if it is not limited."""
-    if value is None:
-        return None
-    return some_millis(value, what="lease")
-
-
-def _backoff(value: Any) -> tuple[float, Millis]:
-    """`(2, "1h")`, or 2 with the usual cap of an hour."""
-    base, cap = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, "1h")
-    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 0 <= base <= 1_000_000:
-        raise ValueError(f"backoff is (base, longest wait) such as (2, '1h'), not {value!r}")
-    return float(base), millis(cap, what="the longest wait of backoff")
+    lane = jobs.lanes.id(*names)
+    if not options and env is None and not takes:
+        return NewJob(lane, 0, now, False, None, None, text)
+    who = whoever() if options.get("hold") else ""
+    since = base(jobs.store.clock)
+    return new_job(lane, names[0], text, now, since, options, who=who, takes=takes, env=env)
 
 
 def check_name(name: Any, what: str = "a queue's name") -> str:
@@ -118,58 +84,23 @@ class Queue:
         self.name, self._jobs = name, jobs
         self._names: Names = (name, PAYLOAD, "")
 
-    def enqueue(
-        self,
-        payload: Any,
-        *,
-        delay: Duration | None = None,
-        run_at: Moment | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-    ) -> Job:
+    def enqueue(self, payload: Any, **options: Unpack[JobOptions]) -> Job:
         """Write one job for a hand-written worker; when this returns, it survives `kill -9`.
 
-        `payload` is JSON. `delay` is from now, `run_at` a moment; `priority`: higher starts sooner.
-        Raises NotSerializable, ValueError, StoreUnavailable.
+        `payload` is JSON; the options are those of `JobOptions`: `delay`, `run_at`, `priority`,
+        `max_attempts`, `unique`, `on_conflict`, `after`, `after_failed`, `expires`,
+        `concurrency_key`, `on_interrupt`, `hold`. Raises NotSerializable, ValueError, JobNotFound
+        for a parent, WrongState for a key that is taken, StoreUnavailable.
         """
         refuse_while_loading()
-        return enqueue(
-            self._jobs,
-            self._names,
-            codec.encode(payload),
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            max_attempts=max_attempts,
-        )
+        return enqueue(self._jobs, self._names, codec.encode(payload), options)
 
-    def enqueue_many(
-        self,
-        payloads: Sequence[Any],
-        *,
-        delay: Duration | None = None,
-        run_at: Moment | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-    ) -> list[Job]:
+    def enqueue_many(self, payloads: Sequence[Any], **options: Unpack[JobOptions]) -> list[Job]:
         """Write them all in one transaction, with one wake-up; or none of them."""
         refuse_while_loading()
         encode = codec.encode
         texts = [encode(payload, f"payloads[{i}]") for i, payload in enumerate(payloads)]
-        if not texts:
-            return []
-        now = self._jobs.store.clock.wall()
-        first = new_job(
-            self._jobs.lanes.id(*self._names),
-            texts[0],
-            now,
-            delay,
-            run_at,
-            priority,
-            max_attempts,
-            None,
-        )
-        return self._jobs.add_many(first, texts, self._names, now)
+        return enqueue_many(self._jobs, self._names, texts, options)
 
     def enqueue_command(
         self,
@@ -178,11 +109,7 @@ class Queue:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         shell: bool = False,
-        timeout: Duration | None = None,
-        delay: Duration | None = None,
-        run_at: Moment | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job:
         """Write a command: a list of arguments, or one text for `/bin/sh` with `shell=True`.
 
@@ -200,16 +127,8 @@ class Queue:
             "env": commands.check_env(env),
             "shell": shell,
         }
-        return enqueue(
-            self._jobs,
-            (self.name, COMMAND, ""),
-            codec.encode({key: value for key, value in payload.items() if value}),
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            max_attempts=max_attempts,
-            timeout=timeout,
-        )
+        text = codec.encode({key: value for key, value in payload.items() if value})
+        return enqueue(self._jobs, (self.name, COMMAND, ""), text, options)
 
     def claim(self) -> Lease | None:
         """Take the first due job, None if there is none; never waits."""
@@ -220,7 +139,7 @@ class Queue:
     def claim_many(self, limit: int) -> list[Lease]:
         """Take up to `limit` due jobs, in start order; never waits."""
         refuse_while_loading()
-        _check_count(limit, "limit", 1, 100_000)
+        check_count(limit, "limit", 1, 100_000)
         return self._jobs.claim(self.name, limit)
 
     def wait(self, timeout: Duration | None = None) -> Lease:
@@ -247,8 +166,31 @@ class Queue:
 
     @property
     def options(self) -> Policy:
-        """What the store says of this queue: max_attempts, base, cap (ms), lease (ms)."""
+        """What the store says of this queue; times in ms."""
         return self._jobs.lanes.policy(self.name)
+
+    # ---- pause ----------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Start none of its jobs any more, until `resume()`; what runs goes on.
+
+        It stays so across restarts.
+        """
+        self._jobs.control.pause(self.name, paused=True)
+
+    def resume(self) -> None:
+        """Let its jobs start again."""
+        self._jobs.control.pause(self.name, paused=False)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused; read now."""
+        return self._jobs.control.paused(self.name) is not None
+
+    def drain(self, timeout: Duration | None = None) -> None:
+        """Pause it and wait until none of its jobs runs any more. Raises TimeoutError."""
+        self.pause()
+        self._jobs.wait_for_quiet(self.name, timeout)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from . import codec
 from .clock import Millis
@@ -20,60 +20,12 @@ from .context import CurrentJob
 from .liveness import Place, describe, fresh_id
 from .models import Ending
 from .pool import Child
+from .runs import CANCELLED, held_of
 from .storage.base import Claimed, Held, Holder
-from .timing import spoken
 from .upkeep import reclaim
 
-
-class Run(Protocol):
-    """One attempt under way."""
-
-    held: Held
-    """The lease, with its present holder."""
-    limit: Millis | None
-    deadline: Millis | None
-    """When its time limit ends, awake time; None if it has none or keeps it itself."""
-
-    news: tuple[float, str | None] | None
-    """What the function said of its progress and nobody has been told yet."""
-
-    def taker(self) -> Holder | None:
-        """The process that the lease is to be handed over to, once it is ready for it."""
-        ...
-
-    def begin(self) -> None:
-        """The lease is where it belongs: go."""
-        ...
-
-    def poll(self) -> Ending | None:
-        """How it ended, if it has."""
-        ...
-
-    def ask(self) -> None:
-        """Tell it that its worker wants to stop."""
-        ...
-
-    def end(self, ending: Ending, *, hurry: bool = False) -> None:
-        """Make it stop, with this ending unless it has one of its own by now."""
-        ...
-
-    def files(self) -> list[Any]:
-        """What becomes readable when there is something to poll."""
-        ...
-
-    def close(self) -> None:
-        """Give back what it cost."""
-        ...
-
-
-def held_of(claimed: Claimed) -> Held:
-    return Held(*claimed[:7])
-
-
-def timed_out(run: Run) -> Ending:
-    """The ending of an attempt that went on for longer than it may."""
-    error = f"timed out after {spoken(run.limit or 0)}"
-    return Ending("fail", error=error, reason="timed out")
+AFTER_TERM: Millis = 2_000
+"""So long after SIGTERM a process of a cancelled function is killed."""
 
 
 class CommandRun:
@@ -134,6 +86,14 @@ class CommandRun:
         self._command.stop(ending.reason or "its worker stops")
         if hurry:
             self._command.hurry()
+
+    def cancel(self, step: int, grace: Millis) -> Millis | None:
+        """SIGTERM to all of it at once, and SIGKILL after the grace."""
+        self.end(CANCELLED, hurry=step > 0)
+        return None if step else grace
+
+    def send(self, text: str | None) -> None:
+        """Commands have no input yet."""
 
     def files(self) -> list[Any]:
         spawned = self._command.spawned
@@ -248,6 +208,21 @@ class ChildRun:
         self._told = ending
         self.slot.child.kill()
 
+    def cancel(self, step: int, grace: Millis) -> Millis | None:
+        """It is told; after the grace it gets SIGTERM, and soon after that SIGKILL."""
+        if step == 0:
+            self.ask()
+            return grace
+        if step == 1:
+            self._told = CANCELLED._replace(error="ended by SIGTERM: it did not end when told")
+            self.slot.child.kill(signal.SIGTERM)
+            return AFTER_TERM
+        self.end(CANCELLED._replace(error="killed: it ended neither when told nor by SIGTERM"))
+        return None
+
+    def send(self, text: str | None) -> None:
+        """A function has no input."""
+
     def files(self) -> list[Any]:
         return []
 
@@ -331,6 +306,17 @@ class ThreadRun:
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
         self._told, self._stopping, self.deadline = ending, True, None
+
+    def cancel(self, step: int, grace: Millis) -> Millis | None:
+        """It is told; after the grace a coroutine is cancelled, and a thread goes on."""
+        if step == 0:
+            self.ask()
+            return grace
+        self.end(CANCELLED)
+        return None
+
+    def send(self, text: str | None) -> None:
+        """A function has no input."""
 
     def files(self) -> list[Any]:
         return []

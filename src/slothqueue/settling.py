@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .clock import Clock, Millis
-from .models import DONE, Ending, Policy, Verdict, verdict
-from .storage.base import Held, Settlement, Store, Tx
+from .models import ASKED, CANCELLED, DONE, Ending, Policy, Verdict, Wishes, verdict
+from .storage.base import Held, Settlement, Standing, Store, Tx
 
 
 def base(clock: Clock) -> Millis:
@@ -51,17 +51,26 @@ def decide(store: Store, tx: Tx, held: Held, ending: Ending) -> Settled | None:
     if ending.kind == "complete":
         done = store.jobs.complete(tx, held, now, ending.result, ending.message)
         return _DONE if done else None
-    row = store.jobs.policy(tx, held.id)
-    if row is None:  # somebody deleted the job, so its lease leads nowhere
+    job = store.jobs.standing(tx, held.id)
+    if job is None:  # somebody deleted the job, so its lease leads nowhere
         store.jobs.forget(tx, held)
         return None
-    _, _, _, attempts, max_attempts, factor, cap = row
-    judged = verdict(ending, held.attempt, Policy(max_attempts, factor, cap))
+    policy = Policy(job.max_attempts, job.base, job.cap)
+    judged = verdict(ending, held.attempt, policy, _wishes(store, tx, held.id, job, now))
     if judged.delay:
         note_base(store, tx, base(store.clock))
-    if not store.jobs.settle(tx, _settlement(store, held, ending, judged, attempts, now)):
+    if not store.jobs.settle(tx, _settlement(store, held, ending, judged, job.attempts, now)):
         return None
-    return Settled(judged.state, judged.delay, max_attempts)
+    return Settled(judged.state, judged.delay, job.max_attempts)
+
+
+def _wishes(store: Store, tx: Tx, id: int, job: Standing, now: Millis) -> Wishes | None:
+    """What was asked for this job, if anything was."""
+    if not job.extras:
+        return None
+    asked = store.waits.cancel_asked(tx, id) if job.extras & ASKED else None
+    expired = job.expires is not None and job.expires <= now
+    return Wishes(job.on_interrupt or 0, None if asked is None else asked[0], expired)
 
 
 def _settlement(
@@ -69,6 +78,7 @@ def _settlement(
 ) -> Settlement:
     # A job that is only given back keeps its place among those that were due before.
     later = judged.delay is not None
+    cancelled = judged.events[-1][1] if judged.state == CANCELLED else None
     return Settlement(
         held=held,
         state=judged.state,
@@ -78,6 +88,7 @@ def _settlement(
         base=base(store.clock) if later and judged.delay else None,
         result=ending.result,
         error=ending.error if judged.spent else None,
-        message=ending.message,
+        message=cancelled or ending.message,
         events=judged.events,
+        hold=judged.hold,
     )

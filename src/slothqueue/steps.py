@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .clock import Millis
@@ -10,9 +10,10 @@ from .jobs import BY_HAND
 from .lanes import Lane
 from .launching import Launcher
 from .models import COMMAND, TASK, Ending
-from .running import Run, Slot
+from .running import Slot
+from .runs import Run
 from .settling import Settled, decide
-from .storage.base import Claimed, Glance, Held, Holder, Terms, Tx
+from .storage.base import Ask, Claimed, Glance, Held, Holder, Terms, Tx
 
 if TYPE_CHECKING:
     from .client import Sloth
@@ -58,6 +59,7 @@ class Steps:
     def __init__(self, sloth: Sloth, launcher: Launcher, queues: Sequence[str] | None) -> None:
         self._sloth, self._store, self._verbs = sloth, sloth.store, sloth.verbs
         self._launcher, self._queues = launcher, queues
+        self._served = 0
         self.lanes: dict[int, Lane] = {}
         """The lanes that this worker can run, by number, as of the latest look."""
 
@@ -74,13 +76,18 @@ class Steps:
     def _glances(self, tx: Tx) -> dict[int, Glance]:
         self.lanes = {lane.id: lane for lane in self._verbs.lanes.all(tx) if self._runs(lane)}
         now, glance = self._store.clock.wall(), self._store.jobs.glance
-        glances = {lane: glance(tx, lane) for lane in self.lanes}
+        glances = {lane: glance(tx, lane, now) for lane in self.lanes}
         return {lane: seen for lane, seen in glances.items() if seen.due(now)}
 
     def _runs(self, lane: Lane) -> bool:
         if self._queues is not None and lane.queue not in self._queues:
             return False
         return lane.kind == COMMAND or (lane.kind == TASK and lane.task in self._sloth.tasks)
+
+    def asks(self) -> list[Ask]:
+        """What is asked of the attempts of this worker."""
+        me = self._sloth.presence.id
+        return self._store.look(lambda tx: self._store.waits.asks_of(tx, me))
 
     # ---- writing --------------------------------------------------------------------------------
 
@@ -112,13 +119,24 @@ class Steps:
         idle = iter([slot.holder.id for slot in todo.slots if slot.holder is not None])
         late = [lane for lane, glance in todo.due.items() if glance.late(now)]
         self._store.jobs.promote(tx, late, now)
-        return self._store.jobs.claim(
+        claimed = self._store.jobs.claim(
             tx,
-            list(todo.due),
+            self._by_queue(todo.due),
             todo.room,
             now,
             lambda lane: self._terms(me, lane, todo.due[lane].lease, idle),
         )
+        if claimed:
+            self._served = self.lanes[claimed[-1].lane].queue_id
+        return claimed
+
+    def _by_queue(self, due: Iterable[int]) -> list[list[int]]:
+        """These lanes by queue; the turn is with the queue after the one that was served last."""
+        queues: dict[int, list[int]] = {}
+        for lane in due:
+            queues.setdefault(self.lanes[lane].queue_id, []).append(lane)
+        order = sorted(queues, key=lambda queue: (queue <= self._served, queue))
+        return [queues[queue] for queue in order]
 
     def _terms(self, me: int, number: int, lease: Millis | None, idle: Iterator[int]) -> Terms:
         """A function's lease goes to the child that will run it, a command's to its shim, later.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
 
 from . import codec
 from .clock import Millis
@@ -14,8 +14,9 @@ from .errors import WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
-from .queues import QueueOptions, enqueue, lease_length
-from .timing import Duration, Moment, some_millis
+from .options import NAMES, JobOptions, lease_length, new_job, parents
+from .queues import enqueue
+from .timing import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -24,24 +25,25 @@ registered: dict[str, Task[..., Any]] = {}
 """Every task of this process by name: how a pool child finds the function that it is to run."""
 
 
-class Options(TypedDict, total=False):
-    """What `using()` takes; as for `Queue.enqueue`."""
+class Options(JobOptions, total=False):
+    """What `using()` takes: as for `Queue.enqueue`, and another `queue`.
 
-    delay: Duration | None
-    run_at: Moment | None
-    priority: int
-    max_attempts: int | None
-    timeout: Duration | None
+    With `pass_results` what the jobs of `after` returned are the first arguments of the call.
+    """
+
     queue: str
+    pass_results: bool
+
+
+KNOWN = NAMES | {"queue", "pass_results"}
 
 
 class Settings(NamedTuple):
-    """What was said of a task when it was defined."""
+    """What was said of a task when it was defined; `options` are for what it enqueues."""
 
     queue: str
-    max_attempts: int | None
-    timeout: Millis | None
     lease: Millis | None
+    options: Options
 
 
 class Home(Protocol):
@@ -74,25 +76,18 @@ class Task(Generic[P, R]):
         is not JSON.
         """
         refuse_while_loading()
-        self._check(args, kwargs)
+        options: dict[str, Any] = {**self.settings.options, **self.options}
+        queue = options.pop("queue", self.settings.queue)
+        takes = options.pop("pass_results", False)
+        self._check((None,) * (len(parents(options.get("after"))) if takes else 0) + args, kwargs)
         text = codec.encode({"args": args, "kwargs": kwargs}, self.name)
-        s = self.settings
-        defaults = QueueOptions(
-            max_attempts=s.max_attempts, timeout=None if s.timeout is None else s.timeout / 1000
-        )
-        options: dict[str, Any] = {**defaults, **self.options}
-        queue = options.pop("queue", s.queue)
-        return enqueue(self.home.verbs, (queue, TASK, self.name), text, **options)
+        return enqueue(self.home.verbs, (queue, TASK, self.name), text, options, takes=takes)
 
-    def using(self, **options: Any) -> Task[P, R]:
-        """The same task with options for what it enqueues: `delay`, `run_at`, `priority`,
-        `max_attempts`, `timeout`, `queue`."""
-        unknown = options.keys() - Options.__annotations__.keys()
-        if unknown:
-            raise TypeError(
-                f"using() knows {', '.join(Options.__annotations__)}, not {', '.join(unknown)}"
-            )
-        return self._copy(self.home, Options(**{**self.options, **options}))  # type: ignore[typeddict-item]
+    def using(self, **options: Unpack[Options]) -> Task[P, R]:
+        """The same task with options for what it enqueues; see `Options`."""
+        if unknown := options.keys() - KNOWN:
+            raise TypeError(f"using() knows {', '.join(sorted(KNOWN))}, not {', '.join(unknown)}")
+        return self._copy(self.home, Options(**{**self.options, **options}))
 
     def within(self, home: Home) -> Task[P, R]:
         """The same task, enqueued inside a transaction: of `transaction()` or `within(...)`."""
@@ -156,12 +151,8 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
-def settings(
-    queue: str, max_attempts: int | None, timeout: Duration | None, lease: Duration | None
-) -> Settings:
-    return Settings(
-        queue,
-        max_attempts,
-        None if timeout is None else some_millis(timeout, what="timeout"),
-        lease_length(lease),
-    )
+def settings(queue: str, lease: Duration | None, options: Options) -> Settings:
+    """What is said of a task; the options are checked here, where they are written."""
+    given = {name: value for name, value in options.items() if value is not None}
+    new_job(0, queue, "", 0, 0, given)
+    return Settings(queue, lease_length(lease), Options(**given))  # type: ignore[typeddict-item]

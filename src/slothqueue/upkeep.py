@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import receipts
 from .clock import Millis
-from .liveness import end_process, free, verdict
+from .liveness import end_process, free, terminate, verdict
 from .models import REASONS, Ending
 from .presence import Presence
 from .settling import NOTICED, base, settle
@@ -37,6 +37,9 @@ store was locked for a while, its worker had no chance before, and has it now.""
 AN_HOUR = 3_600.0
 """A lock file without a row may belong to somebody who is just about to write it."""
 
+
+SLICE = 500
+"""Jobs that the rota cancels in one transaction."""
 
 A_MONTH: Millis = 30 * 86_400_000
 """How long the names of ended workers are kept for the history of jobs."""
@@ -61,6 +64,7 @@ class Upkeep:
         self._looked: Millis | None = None
         self._promised: Millis | None = None
         self._boot = ""
+        self._expiry: Millis | None = None
         self._first_seen: dict[int, Millis] = {}
         self._late: dict[tuple[int, int, Millis], Millis] = {}
         self.minded: set[int] = set()
@@ -85,6 +89,8 @@ class Upkeep:
             waits.append(expiry + 1 - awake)
         if self._first_seen:
             waits.append(HEAD_START)
+        if self._expiry is not None:
+            waits.append(self._expiry - self._store.clock.wall())
         if not waits:
             return None
         wait = max(min(waits), SHORTEST)
@@ -92,8 +98,12 @@ class Upkeep:
         return wait
 
     def _first_expiry(self) -> Millis | None:
-        jobs, boot = self._store.jobs, self._store.clock.boot()
-        return self._store.look(lambda tx: jobs.first_expiry(tx, boot))
+        """Of a lease, by awake time; notes that of a job, by the wall."""
+        jobs, waits, boot = self._store.jobs, self._store.waits, self._store.clock.boot()
+        lease, self._expiry = self._store.look(
+            lambda tx: (jobs.first_expiry(tx, boot), waits.next_expiry(tx))
+        )
+        return lease
 
     def run(self) -> int:
         """Look at every holder and every lease, take back what is due; how many jobs that were."""
@@ -103,8 +113,10 @@ class Upkeep:
         doomed = self._doomed()
         expiry = self._first_expiry()
         silent = expiry is not None and expiry < clock.awake()
+        ended = self._end_waits()
+        self._stop_orphans()
         if not doomed and not silent:
-            return 0
+            return ended
         for one in doomed:
             self._end_leftovers(one)
         taken = self._store.write(lambda tx: self._take_back(tx, doomed), tell=False)
@@ -112,7 +124,36 @@ class Upkeep:
             self._store.ring()
         for one in doomed:
             self._tidy(one.holder)
-        return taken
+        return taken + ended
+
+    def _end_waits(self) -> int:
+        """Cancel what has expired, and those whose parents were deleted; how many there were."""
+        store, now = self._store, self._store.clock.wall()
+        late = self._expiry is not None and self._expiry <= now
+        if not late and not store.look(lambda tx: store.waits.gone_parents(tx, 1)):
+            return 0
+
+        def work(tx: Tx) -> int:
+            gone = store.waits.gone_parents(tx, SLICE)
+            for job in gone:
+                store.waits.meet_gone(tx, job, now)
+            return store.waits.expire(tx, now, SLICE) + len(gone)
+
+        ended = store.write(work)
+        self._first_expiry()
+        return ended
+
+    def _stop_orphans(self) -> None:
+        """Commands that somebody wants cancelled, and whose worker is not there to do it."""
+        asks = self._store.look(self._store.waits.orphan_asks)
+        if not asks:
+            return
+        holders = {holder.id: holder for holder in self._store.look(self._store.jobs.holders)}
+        for _, held_by, worker in asks:
+            shim, master = holders.get(held_by), holders.get(worker)
+            orphan = master is None or self._verdict(master) in REASONS
+            if orphan and shim is not None and shim.kind == "shim":
+                terminate(shim, self._presence.place)
 
     # ---- looking --------------------------------------------------------------------------------
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .asks import Asks
 from .beats import Beats, News
 from .clock import Millis
 from .context import refuse_while_loading
@@ -18,8 +17,11 @@ from .ear import Ear
 from .errors import StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from .launching import Launcher, not_started
 from .models import Ending
-from .running import Run, Slot, ThreadRun, timed_out
+from .pruning import Pruning
+from .running import Slot, ThreadRun
+from .runs import Run, timed_out
 from .settling import settle
+from .signals import told_to_stop
 from .steps import Ended, Step, Steps, Todo
 from .storage.base import Claimed, Held, Holder
 from .telling import outcome, stopping
@@ -60,6 +62,7 @@ class Worker:
         self._runs: dict[int, Run] = {}
         self._beats = Beats(self.store.clock, self.verbs.upkeep.minded)
         self._news = News(self.store.clock)
+        self._asks, self._pruning = Asks(self.store), Pruning(self.store, self.store.logs)
         self._ended: list[Ended] = []
         self._dropped: list[Holder] = []
         self._takers: list[tuple[Run, Holder]] = []
@@ -79,7 +82,7 @@ class Worker:
         hurries.
         """
         refuse_while_loading()
-        with self._signals(), self._open():
+        with told_to_stop(self.stop), self._open():
             while not self._done():
                 if not self._turn():
                     self._wait()
@@ -92,7 +95,7 @@ class Worker:
         """
         refuse_while_loading()
         before = self.settled
-        with self._signals(pass_on=True), self._open():
+        with told_to_stop(self.stop, pass_on=True), self._open():
             while not self._done():
                 if self._turn():
                     continue
@@ -133,6 +136,7 @@ class Worker:
             self._introduce(json.dumps(self._tells()))
             self.verbs.upkeep.run()
             self.verbs.upkeep.collect()
+            self._pruning.collect_logs()
             yield
         finally:
             unsubscribe()
@@ -174,26 +178,6 @@ class Worker:
         except Exception as error:  # it runs again once this process has ended
             log.warning("job %d: what became of it cannot be written: %s", held.id, error)
 
-    @contextmanager
-    def _signals(self, *, pass_on: bool = False) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        caught: list[int] = []
-
-        def stop(number: int, _: Any) -> None:
-            caught.append(number)
-            self.stop()
-
-        kept = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in kept.items():
-                signal.signal(number, handler)
-        if pass_on and caught:
-            signal.raise_signal(caught[0])
-
     # ---- waiting --------------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -226,7 +210,8 @@ class Worker:
     def _patience(self) -> float:
         awake = self.store.clock.awake()
         waits = [run.deadline - awake for run in self._runs.values() if run.deadline is not None]
-        waits += self._beats.waits() + self._news.waits(self._runs.values())
+        waits += self._beats.waits() + self._news.waits(self._runs.values()) + self._asks.waits()
+        waits += self._pruning.waits()
         if self._stop_at is not None:
             waits.append(self._stop_at - awake if awake < self._stop_at else 1_000)
         look = (
@@ -264,6 +249,7 @@ class Worker:
         del self._runs[run.held.id]
         self._beats.drop(run.held.id)
         self._news.drop(run.held.id)
+        self._asks.drop(run.held.id)
         self._listen_to()  # before its descriptors are closed, and their numbers given to others
         run.close()
 
@@ -274,6 +260,7 @@ class Worker:
             if run.deadline is not None and run.deadline <= awake:
                 run.deadline = None
                 run.end(timed_out(run))
+        self._asks.keep_time(self._runs)
         if not self._stops:
             return
         if self._stop_at is None:
@@ -294,6 +281,9 @@ class Worker:
 
     def _step(self) -> bool:
         """Settle what ended, hand over, claim for free slots: one transaction, if need be."""
+        self._pruning.tend()
+        if self._runs:
+            self._asks.look(self.sloth.presence.id, self._runs)
         self._beat()  # our own leases first, then those of others: we may have been stopped
         if self.sloth.waker.take_deaths() or self.verbs.upkeep.due():
             self.verbs.upkeep.run()

@@ -92,7 +92,7 @@ def test_options_that_make_no_sense_are_refused(sloth: Sloth):
         return path
 
     with pytest.raises(TypeError, match="width"):
-        thumb.using(width=3)
+        thumb.using(width=3)  # type: ignore[call-arg]
     for options in (
         {"delay": -1},
         {"priority": "high"},

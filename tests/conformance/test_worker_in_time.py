@@ -134,7 +134,7 @@ def test_jobs_of_a_dead_holder_are_run_by_a_worker_that_is_there(
     me, lane = other.presence.id, other.store.look(other.verbs.lanes.all)[0].id
     terms = Terms(me, me, None, None)
     other.store.write(
-        lambda tx: other.store.jobs.claim(tx, [lane], 1, clock.wall(), lambda lane: terms)
+        lambda tx: other.store.jobs.claim(tx, [[lane]], 1, clock.wall(), lambda lane: terms)
     )
     worker = one.worker(pool="thread")
     running = aside(worker.run)

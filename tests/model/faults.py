@@ -13,7 +13,7 @@ import pytest
 
 from slothqueue import models, settling, timing, upkeep
 from slothqueue.models import Ending, Policy, Verdict
-from slothqueue.storage import migrate, sqlite_jobs
+from slothqueue.storage import migrate, sqlite_claims, sqlite_jobs
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
@@ -41,8 +41,8 @@ def judge(patch: Patch, wrong: Callable[[Verdict, Ending, int, Policy], Verdict]
     patch.setattr(
         settling,
         "verdict",
-        lambda ending, attempt, policy: wrong(
-            right(ending, attempt, policy), ending, attempt, policy
+        lambda ending, attempt, policy, wishes: wrong(
+            right(ending, attempt, policy, wishes), ending, attempt, policy
         ),
     )
 
@@ -122,8 +122,8 @@ def _(patch: Patch) -> None:
 
 @fault("the fence does not grow")
 def _(patch: Patch) -> None:
-    right = sqlite_jobs._claimed
-    patch.setattr(sqlite_jobs, "_claimed", lambda *given: right(*given)._replace(fence=7))
+    right = sqlite_claims._claimed
+    patch.setattr(sqlite_claims, "_claimed", lambda *given: right(*given)._replace(fence=7))
     replace(patch, "run_heads", "max(j.fence + 1, ?3)", "iif(?3 > 0, 7, 7)")
 
 

@@ -130,7 +130,9 @@ def _for_later(sloth: Sloth, server: Server) -> str:
 
     def look(tx: Any) -> list[tuple[int, int | None]]:
         ours = [lane.id for lane in sloth.verbs.lanes.all(tx) if server.takes(lane)]
-        return [(jobs.waiting(tx, lane, now)[1], jobs.glance(tx, lane).next_due) for lane in ours]
+        return [
+            (jobs.waiting(tx, lane, now)[1], jobs.glance(tx, lane, now).next_due) for lane in ours
+        ]
 
     seen = sloth.store.read(look)
     later = sum(number for number, _ in seen)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..clock import Clock, Millis
-from ..models import NewJob, Policy
+from ..models import NewJob, Policy, Room
 from ..waiting import Bell
 
 T = TypeVar("T")
@@ -31,6 +31,9 @@ class Claimed(NamedTuple):
     until: Millis | None
     timeout: Millis | None
     payload: str
+    env: int | None = None
+    """The number of its environment, for a command."""
+    extras: int = 0
 
 
 class Held(NamedTuple):
@@ -62,6 +65,83 @@ class Holder(NamedTuple):
     label: str
     worker: int = 0
     """The worker that started it; itself, for a worker."""
+
+
+class Standing(NamedTuple):
+    """What is needed to judge the end of an attempt. `extras` are bits of `models`."""
+
+    lane: int
+    priority: int
+    due: Millis
+    attempts: int
+    max_attempts: int
+    base: float
+    cap: Millis
+    extras: int
+    on_interrupt: int | None
+    expires: Millis | None
+
+
+class Known(NamedTuple):
+    """All that a change of a job has to know of it."""
+
+    id: int
+    lane: int
+    priority: int
+    due: Millis
+    base: Millis | None
+    state: int
+    attempts: int
+    parked: int
+    extras: int
+    key: str | None
+    max_attempts: int | None
+    queue_max_attempts: int
+    expires: Millis | None
+    on_interrupt: int | None
+    after_failed: int | None
+    takes: int | None
+    gate: str | None
+    gate_limit: int | None
+    held: Millis | None
+    held_by: str | None
+    spent: int
+
+
+class QueueRow(NamedTuple):
+    """One queue as the store has it. `paused` is since when, `paused_by` by whom."""
+
+    id: int
+    name: str
+    paused: Millis | None
+    paused_by: str | None
+    policy: Policy
+
+
+class Ask(NamedTuple):
+    """What somebody asks of a running attempt: `cancel`, `send`, `eof`."""
+
+    n: int
+    job: int
+    kind: str
+    at: Millis
+    who: str
+    detail: str | None
+
+
+class Edit(NamedTuple):
+    """The columns of a queued job as they are to be."""
+
+    lane: int
+    priority: int
+    due: Millis
+    base: Millis | None
+    max_attempts: int | None
+    timeout: Millis | None
+    payload: str
+    env: int | None
+    key: str | None
+    asked: Millis
 
 
 class Terms(NamedTuple):
@@ -102,6 +182,7 @@ class Settlement(NamedTuple):
     error: str | None
     message: str | None
     events: tuple[tuple[str, str | None, str | None], ...]
+    hold: str | None = None
 
 
 class JobVerbs(Protocol):
@@ -111,12 +192,12 @@ class JobVerbs(Protocol):
     def add_many(
         self, tx: Tx, job: NewJob, payloads: Sequence[str], now: Millis, base: Millis
     ) -> list[int]: ...
-    def glance(self, tx: Tx, lane: int) -> Glance: ...
+    def glance(self, tx: Tx, lane: int, now: Millis) -> Glance: ...
     def promote(self, tx: Tx, lanes: Iterable[int], now: Millis) -> int: ...
     def claim(
         self,
         tx: Tx,
-        lanes: Sequence[int],
+        groups: Sequence[Sequence[int]],
         limit: int,
         now: Millis,
         terms_of: Callable[[int], Terms],
@@ -135,7 +216,7 @@ class JobVerbs(Protocol):
         self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None
     ) -> bool: ...
     def forget(self, tx: Tx, held: Held) -> None: ...
-    def policy(self, tx: Tx, job: int) -> Row | None: ...
+    def standing(self, tx: Tx, job: int) -> Standing | None: ...
     def extend(self, tx: Tx, held: Held, until: Millis) -> bool: ...
     def hand_over(self, tx: Tx, held: Held, holder: int) -> bool: ...
     def holders(self, tx: Tx) -> list[Holder]: ...
@@ -145,6 +226,7 @@ class JobVerbs(Protocol):
     def get(self, tx: Tx, job: int) -> Row | None: ...
     def state(self, tx: Tx, job: int) -> int | None: ...
     def running(self, tx: Tx, job: int) -> bool: ...
+    def first_of(self, tx: Tx, lane: int) -> int | None: ...
     def find(
         self,
         tx: Tx,
@@ -161,6 +243,59 @@ class JobVerbs(Protocol):
     def rebase(self, tx: Tx, base: Millis, wall: Millis) -> int: ...
 
 
+class WaitVerbs(Protocol):
+    """What an engine does with jobs that wait for something, and with what follows from an end."""
+
+    def known(self, tx: Tx, job: int) -> Known | None: ...
+    def replace(self, tx: Tx, old: Known, job: NewJob, now: Millis, base: Millis) -> int: ...
+    def with_key(self, tx: Tx, key: str) -> int | None: ...
+    def hold(self, tx: Tx, job: Known, now: Millis, who: str) -> None: ...
+    def unhold(self, tx: Tx, job: Known, now: Millis, who: str) -> None: ...
+    def cancel(self, tx: Tx, job: Known, now: Millis, reason: str) -> None: ...
+    def revive(self, tx: Tx, job: Known, now: Millis, who: str) -> None: ...
+    def edit(self, tx: Tx, job: Known, edit: Edit, now: Millis, who: str, what: str) -> None: ...
+    def editable(self, tx: Tx, job: int) -> Edit: ...
+    def expire(self, tx: Tx, now: Millis, limit: int) -> int: ...
+    def next_expiry(self, tx: Tx) -> Millis | None: ...
+    def gone_parents(self, tx: Tx, limit: int) -> list[int]: ...
+    def meet_gone(self, tx: Tx, job: int, now: Millis) -> None: ...
+    def parents(self, tx: Tx, job: int) -> list[int]: ...
+    def children(self, tx: Tx, job: int) -> list[int]: ...
+    def results_of_parents(self, tx: Tx, job: int) -> list[Row] | None: ...
+    def pending(self, tx: Tx, job: int, limit: int) -> tuple[int, list[Row]]: ...
+    def running_of_queue(self, tx: Tx, queue: int, limit: int) -> list[int]: ...
+    def running_of_gate(self, tx: Tx, gate: str, limit: int) -> list[int]: ...
+    def room(self, tx: Tx, queue: int, now: Millis) -> Room: ...
+    def environment(self, tx: Tx, env: int) -> str | None: ...
+    def environment_of(self, tx: Tx, job: int) -> str | None: ...
+    def ask(
+        self, tx: Tx, job: int, kind: str, now: Millis, who: str, detail: str | None
+    ) -> None: ...
+    def cancel_asked(self, tx: Tx, job: int) -> Row | None: ...
+    def asks_of(self, tx: Tx, worker: int) -> list[Ask]: ...
+    def orphan_asks(self, tx: Tx) -> list[Row]: ...
+    def take_ask(self, tx: Tx, n: int) -> None: ...
+    def rebase(self, tx: Tx, base: Millis, wall: Millis) -> None: ...
+
+
+class EndedJob(NamedTuple):
+    """What decides whether a job is deleted."""
+
+    id: int
+    state: int
+    finished: Millis
+    queue: int
+    kind: int
+
+
+class PruneVerbs(Protocol):
+    """What an engine does to forget jobs."""
+
+    def ended_after(self, tx: Tx, id: int, limit: int) -> list[EndedJob]: ...
+    def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]: ...
+    def tidy(self, tx: Tx) -> None: ...
+
+
 class NameVerbs(Protocol):
     """What an engine does with queues, lanes and holders."""
 
@@ -172,6 +307,8 @@ class NameVerbs(Protocol):
     def change_queue(
         self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str
     ) -> None: ...
+    def pause(self, tx: Tx, queue: int, since: Millis | None, who: str | None) -> None: ...
+    def queues(self, tx: Tx) -> list[QueueRow]: ...
     def lane(self, tx: Tx, queue: int, kind: int, task: str, *, make: bool) -> int | None: ...
     def lanes(self, tx: Tx) -> list[Row]: ...
     def add_holder(self, tx: Tx, holder: Holder, now: Millis, tells: str | None = None) -> None: ...
@@ -191,6 +328,10 @@ class Store(Protocol):
     def bell(self) -> Bell: ...
     @property
     def jobs(self) -> JobVerbs: ...
+    @property
+    def waits(self) -> WaitVerbs: ...
+    @property
+    def pruning(self) -> PruneVerbs: ...
     @property
     def names(self) -> NameVerbs: ...
     @property

@@ -27,7 +27,8 @@ class BoundStore:
     def __init__(self, store: SqliteStore, tx: Tx, *, foreign: sqlite3.Connection | None) -> None:
         self.store, self.tx, self.foreign = store, tx, foreign
         self.clock, self.bell = store.clock, store.bell
-        self.jobs, self.names, self.file = store.jobs, store.names, store.file
+        self.jobs, self.waits, self.names = store.jobs, store.waits, store.names
+        self.file, self.pruning = store.file, store.pruning
         self.bound, self.trusts_locks = True, store.trusts_locks
         self.over = self._began = False
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()

@@ -4,8 +4,8 @@
 * Commits are made with `synchronous=NORMAL`; with `durability="full"` the log is flushed through a
   descriptor of our own *after* the write lock is free and before the caller goes on, so nobody
   queues behind a disk. Automatic checkpoints are off; see `checkpoints.py` for ours.
-* The database file and its `-shm` are never opened except by SQLite: closing any other descriptor
-  of theirs would drop all its locks in this process.
+* The database file and its `-shm` are only opened by SQLite: closing any other descriptor of theirs
+  would drop all its locks in this process.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from .readers import Readers, in_view
 from .sqlite_errors import raise_ours, translate
 from .sqlite_jobs import SqliteJobs
 from .sqlite_names import SqliteNames
+from .sqlite_pruning import SqlitePruning
+from .sqlite_waits import SqliteWaits
 from .turns import Turn
 
 if TYPE_CHECKING:
@@ -62,8 +64,10 @@ class SqliteStore:
         self.live, self.logs = self.path + "-live", self.path + "-logs"
         self.clock, self.patience = clock, patience
         self.durability, self.allow_unsafe_fs, self.say = durability, allow_unsafe_fs, say
-        self.jobs, self.names = SqliteJobs(), SqliteNames()
+        self.waits, self.names = SqliteWaits(), SqliteNames()
+        self.jobs, self.pruning = SqliteJobs(self.waits), SqlitePruning()
         self.bell, self.bell_file = Bell(), BellFile(self.live)
+        self.want = self.bell_file.want  # somebody is about to sleep: look once more after this
         self.bound = self.ended = False
         self.trusts_locks = True
         self._was_open = False
@@ -172,10 +176,6 @@ class SqliteStore:
         """Wake everybody who waits for a commit: in this process and in all others."""
         self.bell.ring()
         self.bell_file.ring_if_wanted()
-
-    def want(self) -> None:
-        """Somebody here is about to sleep. Look once more after this."""
-        self.bell_file.want()
 
     def _take_turn(self) -> None:
         self._turn.take(self.patience)

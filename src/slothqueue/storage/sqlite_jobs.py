@@ -1,118 +1,46 @@
 """The job verbs on SQLite: narrow index-organized tables beside a table of records.
 
-A claim touches the head of a lane and one row of `running`; it never walks past jobs of another
-task or of later. The shape was chosen by measurement, see docs/design.md.
+The shape was chosen by measurement, see docs/design.md.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..clock import Millis
-from ..models import COUNTED, DONE, QUEUED, STATES, NewJob
-from .base import Claimed, Glance, Held, Holder, Row, Settlement, Terms, Tx
+from ..models import ASKED, COUNTED, DONE, GATED, HELD, QUEUED, STATES, NewJob
+from .base import Held, Holder, Row, Settlement, Standing, Tx
+from .sqlite_claims import SLICE, SqliteClaims
 from .statements import load
 
 SQL = load("sqlite")
-SLICE = 1_000
-"""Jobs promoted in one transaction: a million due at once must not hold the lock for long."""
-
 
 OPEN = ("claimed", "progress")
 """If one of these is the last event of a job, the claim of its present attempt is written out."""
 
 
-class SqliteJobs:
+class SqliteJobs(SqliteClaims):
     """See `storage.base.JobVerbs`."""
 
     # ---- enqueue --------------------------------------------------------------------------------
 
     def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int:
+        if job.extra is not None or job.key is not None or job.env is not None:
+            return self.waits.add(tx, job, now, base)
         return int(tx.execute(SQL["insert_job"], _values(job, now, base)).lastrowid)
 
     def add_many(
         self, tx: Tx, job: NewJob, payloads: Sequence[str], now: Millis, base: Millis
     ) -> list[int]:
+        if job.extra is not None or job.env is not None:
+            each = (job._replace(payload=payload) for payload in payloads)
+            return [self.waits.add(tx, one, now, base) for one in each]
         first = tx.execute(SQL["last_job"]).fetchone()[0] + 1
         values = _values(job, now, base)[:-1]
         tx.execute(SQL["insert_jobs"], (*values, json.dumps(list(payloads)), first))
         return list(range(first, first + len(payloads)))
-
-    # ---- claim ----------------------------------------------------------------------------------
-
-    def glance(self, tx: Tx, lane: int) -> Glance:
-        return Glance(*tx.execute(SQL["glance"], (lane,)).fetchone())
-
-    def promote(self, tx: Tx, lanes: Iterable[int], now: Millis) -> int:
-        """File due jobs under ready, a slice per lane; how many there were."""
-        moved = 0
-        for lane in lanes:
-            rows = tx.execute(SQL["due_jobs"], (lane, now, SLICE)).fetchall()
-            tx.executemany(SQL["insert_ready"], rows)
-            tx.executemany(SQL["unsched"], rows)
-            moved += len(rows)
-        return moved
-
-    def claim(
-        self,
-        tx: Tx,
-        lanes: Sequence[int],
-        limit: int,
-        now: Millis,
-        terms_of: Callable[[int], Terms],
-    ) -> list[Claimed]:
-        """Take the first jobs of these lanes in start order; `terms_of` is asked once for each."""
-        heads = self._heads(tx, lanes, limit)
-        if not heads:
-            return self._no_heads(tx, lanes)
-        floor = now * 1000  # a fence grows at every claim, whatever was restored or revived
-        claimed = [_claimed(head, floor, now, terms_of(head[0])) for head in heads]
-        tx.executemany(SQL["insert_running"], [one[:9] for one in claimed])
-        tx.executemany(SQL["unready"], [head[:4] for head in heads])
-        return claimed
-
-    def claim_lane(
-        self, tx: Tx, lane: int, limit: int, now: Millis, terms_of: Callable[[Millis | None], Terms]
-    ) -> list[Claimed]:
-        """Take the first jobs of one lane, all on the same terms; `terms_of` is told the queue's
-        lease.
-
-        Reads first, so that a transaction which finds nothing takes no lock.
-        """
-        heads = self._heads(tx, [lane], limit)
-        if self._is_late(tx, lane, heads, now):
-            self.promote(tx, [lane], now)
-            heads = self._heads(tx, [lane], limit)
-        if not heads:
-            return self._no_heads(tx, [lane])
-        floor, terms = now * 1000, terms_of(heads[0][-1])
-        claimed = [_claimed(head, floor, now, terms) for head in heads]
-        if len(heads) == 1:
-            tx.execute(SQL["insert_running"], claimed[0][:9])
-            tx.execute(SQL["unready"], heads[0][:4])
-        else:
-            tx.execute(SQL["run_heads"], (lane, limit, floor, *terms[:2], now, *terms[2:]))
-            tx.execute(SQL["unready_upto"], heads[-1][:4])
-        return claimed
-
-    def _is_late(self, tx: Tx, lane: int, heads: Sequence[Row], now: Millis) -> bool:
-        due = heads[0][-2] if heads else self.glance(tx, lane).next_due
-        return due is not None and due <= now
-
-    def _no_heads(self, tx: Tx, lanes: Sequence[int]) -> list[Claimed]:
-        """Nothing to claim; forget what is filed without a job: somebody has deleted it."""
-        for lane in lanes:
-            if self.glance(tx, lane).ready is not None:
-                tx.execute(SQL["drop_orphans"], (lane,))
-        return []
-
-    def _heads(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Row]:
-        if len(lanes) == 1:
-            return tx.execute(SQL["heads"], (lanes[0], limit)).fetchall()  # type: ignore[no-any-return]
-        each = (tx.execute(SQL["heads"], (lane, limit)).fetchall() for lane in lanes)
-        return heapq.nsmallest(limit, (row for rows in each for row in rows), key=_start_order)
 
     # ---- the end of an attempt ------------------------------------------------------------------
 
@@ -121,29 +49,50 @@ class SqliteJobs:
     ) -> bool:
         id, _, attempt, fence, holder, worker, claimed, _ = held
         values = (id, claimed, now, attempt, fence, worker, holder, result, message)
-        return bool(tx.execute(SQL["complete"], values).rowcount)
+        row = tx.execute(SQL["complete"], values).fetchone()
+        if row and row[0]:
+            self.waits.ended(tx, id, DONE, row[0], now)
+        return row is not None
 
     def complete_many(
         self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis
     ) -> set[int]:
         values = (json.dumps(fences), now, holder)
-        return {row[0] for row in tx.execute(SQL["complete_many"], values).fetchall()}
+        rows = tx.execute(SQL["complete_many"], values).fetchall()
+        for id, extras in rows:
+            if extras:
+                self.waits.ended(tx, id, DONE, extras, now)
+        return {row[0] for row in rows}
 
     def settle(self, tx: Tx, settlement: Settlement) -> bool:
         """Carry out a verdict; False, and nothing done, if the lease is no longer the latest."""
         s, held = settlement, settlement.held
         if not tx.execute(SQL["end_lease"], (held.id, held.fence, held.holder)).rowcount:
             return False
-        lane, priority, due = tx.execute(SQL["job_policy"], (held.id,)).fetchone()[:3]
-        due = due if s.due is None else s.due
+        job = Standing(*tx.execute(SQL["job_policy"], (held.id,)).fetchone())
+        due = job.due if s.due is None else s.due
         values = (held.id, s.state, held.claimed, s.now, s.attempts, held.fence, held.worker)
         tx.execute(SQL["end_attempt"], (*values, s.result, s.error, due, s.base, s.message))
-        if s.state == QUEUED and s.due is not None and due > s.now:
-            tx.execute(SQL["insert_sched"], (lane, priority, due, held.id, s.base))
-        elif s.state == QUEUED:  # what is only given back was due, whatever the clock says by now
-            tx.execute(SQL["insert_ready"], (lane, priority, due, held.id))
+        if s.state == QUEUED:
+            self._put_back(tx, s, job, due)
         self._tell(tx, s)
+        if s.state != QUEUED:
+            self.waits.ended(tx, held.id, s.state, job.extras, s.now)
         return True
+
+    def _put_back(self, tx: Tx, s: Settlement, job: Standing, due: Millis) -> None:
+        id = s.held.id
+        if s.hold is not None:
+            self.waits.set_held(tx, id, s.now, s.hold)
+            tx.execute(SQL["park"], (id, HELD))
+        elif s.due is not None and due > s.now:
+            tx.execute(SQL["insert_sched"], (job.lane, job.priority, due, id, s.base))
+        else:  # what is only given back was due, whatever the clock says by now
+            tx.execute(SQL["insert_ready"], (job.lane, job.priority, due, id))
+        if job.extras & ASKED:
+            self.waits.drop_asks(tx, id)
+        if job.extras & GATED:
+            self.waits.admit(tx, str(self.waits.gate(tx, id)))
 
     def _tell(self, tx: Tx, s: Settlement) -> None:
         told = [(kind, s.now, reason, detail) for kind, reason, detail in s.events]
@@ -177,8 +126,9 @@ class SqliteJobs:
         """End a lease without a job."""
         tx.execute(SQL["end_lease"], (held.id, held.fence, held.holder))
 
-    def policy(self, tx: Tx, job: int) -> Row | None:
-        return tx.execute(SQL["job_policy"], (job,)).fetchone()  # type: ignore[no-any-return]
+    def standing(self, tx: Tx, job: int) -> Standing | None:
+        row = tx.execute(SQL["job_policy"], (job,)).fetchone()
+        return row and Standing(*row)
 
     # ---- leases ---------------------------------------------------------------------------------
 
@@ -214,6 +164,11 @@ class SqliteJobs:
     def running(self, tx: Tx, job: int) -> bool:
         return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
 
+    def first_of(self, tx: Tx, lane: int) -> int | None:
+        """The id of the due job of this lane that starts first."""
+        row = tx.execute(SQL["ready_keys"], (lane, 1)).fetchone()
+        return row and int(row[2])
+
     def find(
         self,
         tx: Tx,
@@ -230,6 +185,7 @@ class SqliteJobs:
         if state in (None, "queued"):
             ids += self._due_ids(tx, lanes, limit - len(ids), now)
             ids += self._later_ids(tx, lanes, limit - len(ids), now)
+            ids += self._parked_ids(tx, lanes, limit - len(ids))
         if state in ("failed", "cancelled"):
             ids += self._dead(tx, lanes, STATES.index(state), limit)
         elif state in (None, "done"):
@@ -251,6 +207,10 @@ class SqliteJobs:
         each = (tx.execute(SQL["later_keys"], (lane, now, limit)).fetchall() for lane in lanes)
         return [id for _, _, id in heapq.nsmallest(limit, (key for keys in each for key in keys))]
 
+    def _parked_ids(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[int]:
+        each = (tx.execute(SQL["parked_keys"], (lane, limit)).fetchall() for lane in lanes)
+        return [id for _, _, id in heapq.nsmallest(limit, (key for keys in each for key in keys))]
+
     def _dead(self, tx: Tx, lanes: Sequence[int], state: int, limit: int) -> list[int]:
         each = [tx.execute(SQL["dead_keys"], (lane, state, limit)).fetchall() for lane in lanes]
         return [id for _, id in heapq.nlargest(limit, (key for keys in each for key in keys))]
@@ -258,12 +218,15 @@ class SqliteJobs:
     def counts(self, tx: Tx, lanes: Sequence[int], now: Millis) -> dict[int, dict[str, int]]:
         """How many jobs of each lane are in each state, in one pass over those that have ended.
 
-        `scheduled` are those of queued that are for later.
+        Of those queued, `scheduled` are for later, `blocked` wait for others, `held` are held.
         """
         total = {lane: dict.fromkeys(COUNTED, 0) for lane in lanes}
         for lane, counts in total.items():
             due, counts["scheduled"] = self.waiting(tx, lane, now)
-            counts["queued"] = due + counts["scheduled"]
+            counts["blocked"], counts["held"], parked = tx.execute(
+                SQL["count_parked"], (lane,)
+            ).fetchone()
+            counts["queued"] = due + counts["scheduled"] + parked
         ended = tx.execute(SQL["count_ended"]).fetchall()
         running = tx.execute(SQL["count_running"]).fetchall()
         for lane, state, count in ended + running:
@@ -297,20 +260,8 @@ class SqliteJobs:
         tx.executemany(
             SQL["rebase_job"], [(id, due, base, at) for _, _, due, id, base, at in moved]
         )
+        self.waits.rebase(tx, base, wall)
         return len(rows)
-
-
-def _start_order(head: Row) -> tuple[int, int, int]:
-    return head[1], head[2], head[3]
-
-
-def _claimed(head: Row, floor: int, now: Millis, terms: Terms) -> Claimed:
-    lane, _, _, id, attempts, fence, timeout, payload, _, _ = head
-    holder, worker, lease, until = terms
-    fence = max(fence + 1, floor)
-    return Claimed(
-        id, lane, attempts + 1, fence, holder, worker, now, lease, until, timeout, payload
-    )
 
 
 def _values(job: NewJob, now: Millis, base: Millis) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..clock import Millis
 from ..models import Policy
-from .base import Holder, Row, Tx
+from .base import Holder, QueueRow, Row, Tx
 from .statements import load
 
 SQL = load("sqlite")
@@ -35,16 +35,22 @@ class SqliteNames:
 
     def queue(self, tx: Tx, name: str) -> tuple[int, Policy] | None:
         row = tx.execute(SQL["queue"], (name,)).fetchone()
-        return row and (row[0], _policy(row[1:]))
+        return row and (row[0], Policy(*row[1:]))
 
     def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int:
-        values = (name, policy.lease, policy.max_attempts, policy.base, policy.cap, now)
-        return int(tx.execute(SQL["insert_queue"], values).lastrowid)
+        return int(tx.execute(SQL["insert_queue"], (name, *policy, now)).lastrowid)
 
     def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None:
-        values = (queue, policy.lease, policy.max_attempts, policy.base, policy.cap)
-        tx.execute(SQL["update_queue"], values)
+        tx.execute(SQL["update_queue"], (queue, *policy))
         tx.execute(SQL["record_queue_change"], (queue, now, detail))
+
+    def pause(self, tx: Tx, queue: int, since: Millis | None, who: str | None) -> None:
+        """Pause a queue since then, or let it run again if that is None."""
+        tx.execute(SQL["pause_queue"], (queue, since, who))
+
+    def queues(self, tx: Tx) -> list[QueueRow]:
+        rows = tx.execute(SQL["queues"]).fetchall()
+        return [QueueRow(*row[:4], Policy(*row[4:])) for row in rows]  # type: ignore[call-arg]
 
     def queue_changes(self, tx: Tx, queue: int) -> list[Row]:
         return tx.execute(SQL["queue_changes"], (queue,)).fetchall()  # type: ignore[no-any-return]
@@ -80,8 +86,3 @@ class SqliteNames:
 
     def drop_helper(self, tx: Tx, holder: int) -> None:
         tx.execute(SQL["drop_helper"], (holder,))
-
-
-def _policy(row: Row) -> Policy:
-    lease, max_attempts, base, cap = row
-    return Policy(max_attempts=max_attempts, base=base, cap=cap, lease=lease)

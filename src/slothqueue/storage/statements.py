@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -22,8 +23,9 @@ def parse(text: str) -> dict[str, str]:
     return blocks
 
 
+@cache
 def load(engine: str) -> dict[str, str]:
-    """Every named statement of an engine."""
+    """Every named statement of an engine; one dictionary for all who ask."""
     folder = os.path.join(_PACKAGE, "sql", engine)
     blocks: dict[str, str] = {}
     for file in sorted(os.listdir(folder)):

@@ -20,11 +20,13 @@ from json_each(?8)
 select coalesce(max(id), 0) from _sloth_job
 
 -- name: glance
--- All that a claim wants to know before it locks: is anything ready, when is the next one due, and how
--- long do leases of this queue last.
+-- All that a claim wants to know before it locks: is anything ready, when is the next one due, how long
+-- do leases of this queue last, and is there anything that keeps it from starting more.
 select (select 1 from _sloth_ready where lane = ?1 limit 1),
        (select due from _sloth_sched where lane = ?1 order by due limit 1),
-       (select q.lease from _sloth_lane l join _sloth_queue q on q.id = l.queue where l.id = ?1)
+       q.lease, q.paused,
+       case when q.concurrency is null and q.rate is null then null else q.id end
+from _sloth_lane l join _sloth_queue q on q.id = l.queue where l.id = ?1
 
 -- name: due_jobs
 select lane, priority, due, id from _sloth_sched
@@ -40,13 +42,32 @@ insert into _sloth_sched (lane, priority, due, id, base) values (?1, ?2, ?3, ?4,
 delete from _sloth_sched where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
 
 -- name: heads
--- With all that a claim wants to know beside: when the next scheduled job is due, and how long leases
--- of this queue last.
-select r.lane, r.priority, r.due, r.id, j.attempts, j.fence, j.timeout, j.payload,
-       (select due from _sloth_sched where lane = ?1 order by due limit 1),
-       (select q.lease from _sloth_lane l join _sloth_queue q on q.id = l.queue where l.id = ?1)
-from _sloth_ready r join _sloth_job j on j.id = r.id
-where r.lane = ?1 order by r.priority, r.due, r.id limit ?2
+-- With all that a claim wants to know beside: when the next scheduled job is due, how long leases of
+-- this queue last, and whether it has limits.
+select r.lane, r.priority, r.due, r.id, j.attempts, j.fence, j.timeout, j.env, j.extras, j.payload,
+       (select due from _sloth_sched where lane = ?1 order by due limit 1), q.lease,
+       case when q.concurrency is null and q.rate is null then null else q.id end, q.ageing
+from _sloth_lane l
+cross join _sloth_queue q on q.id = l.queue
+cross join _sloth_ready r
+cross join _sloth_job j on j.id = r.id
+where l.id = ?1 and q.paused is null and r.lane = ?1
+order by r.priority, r.due, r.id limit ?2
+
+-- name: level_heads
+-- The same of one priority.
+select r.lane, r.priority, r.due, r.id, j.attempts, j.fence, j.timeout, j.env, j.extras, j.payload,
+       (select due from _sloth_sched where lane = ?1 order by due limit 1), q.lease,
+       case when q.concurrency is null and q.rate is null then null else q.id end, q.ageing
+from _sloth_lane l
+cross join _sloth_queue q on q.id = l.queue
+cross join _sloth_ready r
+cross join _sloth_job j on j.id = r.id
+where l.id = ?1 and q.paused is null and r.lane = ?1 and r.priority = ?3
+order by r.due, r.id limit ?2
+
+-- name: next_level
+select min(priority) from _sloth_ready where lane = ?1 and priority > ?2
 
 -- name: unready
 delete from _sloth_ready where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
@@ -90,6 +111,7 @@ set state = 2, claimed = ?2, finished = ?3, attempts = ?4, fence = ?5, worker = 
     message = ?9
 where id = ?1
   and exists (select 1 from _sloth_running where id = ?1 and fence = ?5 and holder = ?7)
+returning extras
 
 -- name: complete_many
 -- The same for many leases of one holder, given as {"id": fence}.
@@ -98,7 +120,7 @@ set state = 2, claimed = r.claimed, finished = ?2, attempts = r.attempt, fence =
     worker = r.worker
 from json_each(?1) e join _sloth_running r on r.id = cast(e.key as integer)
 where _sloth_job.id = r.id and r.fence = e.value and r.holder = ?3
-returning id
+returning id, extras
 
 -- name: end_attempt
 -- The attempt ended in another way: again later, or for good.
@@ -110,8 +132,10 @@ where id = ?1
 
 -- name: job_policy
 -- What is needed to judge the end of an attempt.
-select j.lane, j.priority, j.due, j.attempts, coalesce(j.max_attempts, q.max_attempts), q.base, q.cap
+select j.lane, j.priority, j.due, j.attempts, coalesce(j.max_attempts, q.max_attempts), q.base, q.cap,
+       j.extras, x.on_interrupt, x.expires
 from _sloth_job j join _sloth_lane l on l.id = j.lane join _sloth_queue q on q.id = l.queue
+left join _sloth_extra x on x.job = j.id
 where j.id = ?1
 
 -- name: last_event
@@ -156,11 +180,13 @@ select j.id, q.name, l.kind, l.task,
        coalesce(r.claimed, case when j.attempts > 0 then j.claimed end),
        case when j.state > 1 then j.finished end,
        coalesce(r.attempt, j.attempts), coalesce(j.max_attempts, q.max_attempts), j.timeout,
-       h.label, j.payload, j.result, j.error, j.message
+       h.label, j.payload, j.result, j.error, j.message,
+       j.parked, j.unique_key, x.expires, x.on_interrupt, x.gate, x.gate_limit
 from _sloth_job j
 join _sloth_lane l on l.id = j.lane
 join _sloth_queue q on q.id = l.queue
 left join _sloth_running r on r.id = j.id
+left join _sloth_extra x on x.job = j.id
 left join _sloth_holder h
     on h.id = coalesce(r.worker, case when j.attempts > 0 then j.worker end)
 where j.id = ?1
@@ -183,6 +209,10 @@ select priority, due, id from _sloth_ready where lane = ?1 order by priority, du
 -- name: later_keys
 select due, priority, id from _sloth_sched where lane = ?1 and due > ?2 order by due, id limit ?3
 
+-- name: parked_keys
+select priority, due, id from _sloth_job
+where lane = ?1 and parked > 0 and state = 0 order by parked, priority, due, id limit ?2
+
 -- name: ended_ids
 -- scan: backwards from the latest, and no further than the limit asks
 select j.id from _sloth_job j join _sloth_lane l on l.id = j.lane
@@ -198,6 +228,10 @@ select count(*) from _sloth_ready where lane = ?1
 
 -- name: count_sched
 select count(*), coalesce(sum(due > ?2), 0) from _sloth_sched where lane = ?1
+
+-- name: count_parked
+select coalesce(sum(parked & 2 > 0), 0), coalesce(sum(parked & 1 > 0), 0), count(*)
+from _sloth_job where lane = ?1 and parked > 0 and state = 0
 
 -- name: count_running
 -- scan: one row per live lease

@@ -8,14 +8,27 @@ insert into _sloth_meta (key, value) values (?1, ?2)
 on conflict (key) do update set value = excluded.value
 
 -- name: queue
-select id, lease, max_attempts, base, cap from _sloth_queue where name = ?1
+select id, max_attempts, base, cap, lease, concurrency, rate, per, ageing, keep
+from _sloth_queue where name = ?1
 
 -- name: insert_queue
-insert into _sloth_queue (name, lease, max_attempts, base, cap, created)
-values (?1, ?2, ?3, ?4, ?5, ?6)
+insert into _sloth_queue
+    (name, max_attempts, base, cap, lease, concurrency, rate, per, ageing, keep, created)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 
 -- name: update_queue
-update _sloth_queue set lease = ?2, max_attempts = ?3, base = ?4, cap = ?5 where id = ?1
+update _sloth_queue
+set max_attempts = ?2, base = ?3, cap = ?4, lease = ?5, concurrency = ?6, rate = ?7, per = ?8,
+    ageing = ?9, keep = ?10
+where id = ?1
+
+-- name: pause_queue
+update _sloth_queue set paused = ?2, paused_by = ?3 where id = ?1
+
+-- name: queues
+-- scan: a row per queue
+select id, name, paused, paused_by, max_attempts, base, cap, lease, concurrency, rate, per, ageing, keep
+from _sloth_queue order by name
 
 -- name: record_queue_change
 insert into _sloth_queue_change (queue, at, detail) values (?1, ?2, ?3)

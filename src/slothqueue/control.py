@@ -1,0 +1,178 @@
+"""What can be done to a job from outside, and to a queue: cancel, hold, revive, edit, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .clock import Millis
+from .errors import JobNotFound, WrongState
+from .liveness import whoever
+from .models import CANCELLED, DONE, FAILED, HELD, QUEUED, RUNNING, STATES
+from .options import bare_key
+from .storage.base import Edit, Known, Store, Tx
+from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from .lanes import Lanes
+
+T = TypeVar("T")
+
+GRACE: Millis = 10_000
+"""How long a cancelled attempt has to end by itself."""
+
+MESSAGE = 17
+"""The place of the message in the row of a job."""
+
+ANCESTRY = "its parent "
+"""How the reason begins for which a child was cancelled with its parent."""
+
+
+class Control:
+    """Changes jobs of one store."""
+
+    def __init__(self, store: Store, upkeep: Upkeep, lanes: Lanes) -> None:
+        self.store, self.upkeep, self.lanes = store, upkeep, lanes
+
+    def _with(self, id: int, work: Callable[[Tx, Known, Millis], T]) -> T:
+        """Run work on what is known of the job, in one transaction. Raises JobNotFound."""
+        store = self.store
+
+        def act(tx: Tx) -> T:
+            job = store.waits.known(tx, id)
+            if job is None:
+                raise JobNotFound.of(id)
+            return work(tx, job, store.clock.wall())
+
+        return store.write(act)
+
+    # ---- cancel ---------------------------------------------------------------------------------
+
+    def cancel(self, id: int, reason: str | None, grace: Millis) -> None:
+        """End a waiting job, ask a running one to end; nothing happens to one that has ended."""
+        who = "by " + whoever() + (f": {reason}" if reason else "")
+        if self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace)):
+            self.upkeep.run()  # its holder may be dead, or a shim without a worker
+
+    def _cancel(self, tx: Tx, job: Known, now: Millis, who: str, grace: Millis) -> bool:
+        waits = self.store.waits
+        if job.state == QUEUED:
+            waits.cancel(tx, job, now, who)
+        elif job.state == RUNNING:
+            asked = waits.cancel_asked(tx, job.id)
+            if asked is None or int(asked[1]) > grace:  # asked again, it can only be sooner
+                waits.ask(tx, job.id, "cancel", now, who if asked is None else asked[0], str(grace))
+        return job.state == RUNNING
+
+    def send(self, id: int, kind: str, text: str | None) -> None:
+        """Have the worker pass this on to the command's standard input. Raises WrongState."""
+
+        def work(tx: Tx, job: Known, now: Millis) -> None:
+            if job.state != RUNNING:
+                raise WrongState(f"job {id} is {STATES[job.state]}, so nobody would read that")
+            self.store.waits.ask(tx, id, kind, now, whoever(), text)
+
+        self._with(id, work)
+
+    # ---- hold -----------------------------------------------------------------------------------
+
+    def hold(self, id: int) -> None:
+        """Keep a queued job from running. Raises WrongState."""
+
+        def work(tx: Tx, job: Known, now: Millis) -> None:
+            if job.state != QUEUED:
+                raise WrongState(_not(job, "only a queued job can be held"))
+            if not job.parked & HELD:
+                self.store.waits.hold(tx, job, now, whoever())
+
+        self._with(id, work)
+
+    def unhold(self, id: int) -> None:
+        """Let a held job go. Raises WrongState for one that is not queued."""
+
+        def work(tx: Tx, job: Known, now: Millis) -> None:
+            if job.state != QUEUED:
+                raise WrongState(_not(job, "only a queued job can be held"))
+            if job.parked & HELD:
+                self.store.waits.unhold(tx, job, now, whoever())
+
+        self._with(id, work)
+
+    # ---- revive and edit ------------------------------------------------------------------------
+
+    def revive(self, id: int, *, children: bool = False) -> None:
+        """Put a failed or cancelled job back with a fresh budget; `children` too, that were
+        cancelled with it. Raises WrongState."""
+
+        def work(tx: Tx, job: Known, now: Millis) -> None:
+            if job.state not in (FAILED, CANCELLED):
+                raise WrongState(_not(job, "only a failed or cancelled job can be"))
+            self._revive(tx, job, now)
+            if children:
+                self._revive_children(tx, [job.id], now)
+
+        self._with(id, work)
+
+    def _revive(self, tx: Tx, job: Known, now: Millis) -> None:
+        waits = self.store.waits
+        other = None if job.key is None else waits.with_key(tx, job.key)
+        if other is not None:
+            raise WrongState(
+                f"job {job.id} cannot be put back: its key {bare_key(job.key)!r} belongs to job "
+                f"{other} by now. Cancel that one first, or leave this one"
+            )
+        waits.revive(tx, job, now, whoever())
+
+    def _revive_children(self, tx: Tx, parents: list[int], now: Millis) -> None:
+        waits = self.store.waits
+        while parents:
+            parent = parents.pop()
+            for id in waits.children(tx, parent):
+                child = waits.known(tx, id)
+                if child is not None and self._went_with(tx, child, parent):
+                    self._revive(tx, child, now)
+                    parents.append(id)
+
+    def _went_with(self, tx: Tx, child: Known, parent: int) -> bool:
+        """Whether it was cancelled because of this parent."""
+        row = self.store.jobs.get(tx, child.id) if child.state == CANCELLED else None
+        return row is not None and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
+
+    def edit(self, id: int, change: Callable[[Edit], Edit], what: str) -> None:
+        """Change a job that does not run and is not done. Raises WrongState."""
+
+        def work(tx: Tx, job: Known, now: Millis) -> None:
+            if job.state in (RUNNING, DONE):
+                raise WrongState(_not(job, "it cannot be changed any more"))
+            old = self.store.waits.editable(tx, id)
+            if (new := change(old)) != old:
+                self.store.waits.edit(tx, job, new, now, whoever(), what)
+
+        self._with(id, work)
+
+    # ---- queues ---------------------------------------------------------------------------------
+
+    def pause(self, queue: str, *, paused: bool) -> None:
+        """Start no job of this queue any more, or start them again; it stays so across restarts."""
+        names, lanes, clock = self.store.names, self.lanes, self.store.clock
+
+        def work(tx: Tx) -> None:
+            number, since, _ = self._queue(tx, queue) or (lanes.make(tx, queue), None, None)
+            if paused != (since is not None):
+                when, who = (clock.wall(), whoever()) if paused else (None, None)
+                names.pause(tx, number, when, who)
+
+        self.store.write(work)
+
+    def paused(self, queue: str) -> tuple[Millis, str] | None:
+        """Since when and by whom a queue is paused."""
+        found = self.store.look(lambda tx: self._queue(tx, queue))
+        return None if found is None or found[1] is None else (found[1], found[2] or "")
+
+    def _queue(self, tx: Tx, queue: str) -> tuple[int, Millis | None, Any] | None:
+        rows = self.store.names.queues(tx)
+        return next(((r.id, r.paused, r.paused_by) for r in rows if r.name == queue), None)
+
+
+def _not(job: Known, why: str) -> str:
+    return f"job {job.id} is {STATES[job.state]}: {why}"
