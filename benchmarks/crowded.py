@@ -1,8 +1,9 @@
-"""Does a store become slower when many jobs are queued, wait for later, or have ended?
+"""Does a store become slower when many jobs are queued, wait for something, or have ended?
 
-100,000 of them in the short set, a million with --full. Three crowded stores and an empty one
-take turns in each round; a figure is the median over the rounds of "time in the crowded store by
-time in the empty one", of the worst among enqueue, claim + complete, and both in batches.
+100,000 of them in the short set, a million with --full (of those that are written one by one a
+tenth). Crowded stores and an empty one take turns in each round; a figure is the median over the
+rounds of "time in the crowded store by time in the empty one", of the worst among enqueue, claim +
+complete, and both in batches.
 """
 
 from __future__ import annotations
@@ -34,13 +35,46 @@ def finished(queue: Queue, number: int) -> None:
         queue.complete_many(leases)
 
 
+def unique(queue: Queue, number: int) -> None:
+    """Each with a key of its own, and for later: to be claimed they would have to go."""
+    with queue._jobs.store.transaction() as bound:
+        inside = Queue(queue.name, queue._jobs.within(bound))
+        for key in range(min(number, 100_000)):
+            inside.enqueue(PAYLOAD, unique=f"key {key}", delay="1d")
+
+
+def blocked(queue: Queue, number: int) -> None:
+    """Waiting for one that does not end."""
+    parent = queue.enqueue(PAYLOAD, hold=True)
+    _fill(min(number, 100_000), lambda batch: queue.enqueue_many(batch, after=[parent]))
+
+
+def held(queue: Queue, number: int) -> None:
+    _fill(min(number, 100_000) // 10, lambda batch: queue.enqueue_many(batch, hold=True))
+
+
+def paused(queue: Queue, number: int) -> None:
+    """In another queue of the same store."""
+    other = Queue("paused", queue._jobs)
+    queued(other, number)
+    other.pause()
+
+
 def _fill(number: int, enqueue: Callable[[list[object]], object]) -> None:
     batch: list[object] = [PAYLOAD] * 1000
     for _ in range(number // 1000):
         enqueue(batch)
 
 
-CROWDS = {"queued": queued, "scheduled": scheduled, "finished": finished}
+CROWDS = {
+    "queued": queued,
+    "scheduled": scheduled,
+    "finished": finished,
+    "unique keys": unique,
+    "waiting for a parent": blocked,
+    "held (a tenth)": held,
+    "in a paused queue": paused,
+}
 
 
 def measure(folder: Path, number: int, *, n: int, times: int) -> dict[str, list[float]]:

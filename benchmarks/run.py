@@ -19,7 +19,17 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-SCRIPTS = ("by_hand", "crowded", "reissue", "wakeup", "idle", "startup", "durable", "throughput")
+SCRIPTS = (
+    "by_hand",
+    "crowded",
+    "listing",
+    "reissue",
+    "wakeup",
+    "idle",
+    "startup",
+    "durable",
+    "throughput",
+)
 
 
 def main(argv: list[str]) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         WrongState,
     )
+    from .groups import Group
     from .handles import Job, Lease
     from .models import Event
     from .queues import Queue
@@ -52,6 +53,7 @@ _HOMES = {
         "StoreUnavailable",
         "WrongState",
     ),
+    "groups": ("Group",),
     "handles": ("Job", "Lease"),
     "models": ("Event",),
     "queues": ("Queue",),
@@ -64,6 +66,7 @@ __all__ = [
     "CurrentJob",
     "Discard",
     "Event",
+    "Group",
     "Job",
     "JobCancelled",
     "JobFailed",

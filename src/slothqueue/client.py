@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -12,12 +12,13 @@ from . import context
 from .clock import Clock, SystemClock
 from .context import refuse_while_loading
 from .errors import StoreUnavailable
+from .groups import Group
 from .handles import Job
 from .jobs import Jobs
 from .lanes import Lanes
 from .models import ENDED, STATES
 from .options import UNSET as _UNSET
-from .options import policy_change
+from .options import parents, policy_change
 from .presence import Presence
 from .pruning import Pruning
 from .queues import Queue, check_name
@@ -134,6 +135,22 @@ class Sloth:
         if state is not None and state not in STATES:
             raise ValueError(f"state is one of {', '.join(STATES)}, not {state!r}")
         return self.verbs.find(queue, state, limit)
+
+    def group(self, jobs: Iterable[Job | int], then: Any = None) -> Group:
+        """These jobs as one: counts, wait, cancel.
+
+        `then` is a task, or a command as a list, that runs once all of them have ended, however;
+        `task.using(pass_results=True)` gets what they returned as its arguments.
+        """
+        refuse_while_loading()
+        ids = parents(list(jobs))
+        if then is None:
+            return Group(ids, self.verbs)
+        if isinstance(then, Task):
+            last = then.using(after=ids, after_failed="run").enqueue()
+        else:
+            last = self.queue().enqueue_command(then, after=ids, after_failed="run")
+        return Group(ids, self.verbs, last)
 
     def stats(self) -> dict[str, int]:
         """How many jobs of all queues are in each state."""

@@ -11,20 +11,17 @@ from .handles import Job, Lease
 from .lanes import Lane, Lanes
 from .models import COUNTED, DONE, PAYLOAD, RUNNING, STATES, Ending, Event, NewJob
 from .options import bare_key
+from .patience import Patience
 from .presence import Presence
 from .settling import base, note_base, settle
 from .storage.base import Claimed, Row, Store, Terms, Tx
-from .timing import Duration, as_datetime, millis
+from .timing import Duration, as_datetime
 from .upkeep import Upkeep
 from .waker import Waker, soonest
 from .why import why
 
 BY_HAND: Millis = 60_000
 """A lease taken by hand lasts this long unless the queue says otherwise."""
-
-
-ALONE: Millis = 2_000
-"""Who has waited this long for a job while no worker is running is told so."""
 
 
 class Jobs:
@@ -42,6 +39,7 @@ class Jobs:
         self.store, self.lanes, self.presence = store, lanes, presence
         self.upkeep, self.waker, self.store_id = upkeep, waker, store_id
         self.control = Control(store, upkeep, lanes)
+        self.patience = Patience(store, upkeep, waker)
 
     def within(self, store: Store) -> Jobs:
         """The same verbs inside a transaction that somebody else ends."""
@@ -123,7 +121,7 @@ class Jobs:
 
     def claim(self, queue: str, limit: int = 1) -> list[Lease]:
         """Take up to `limit` due jobs of a queue, payloads only; never waits."""
-        self._refuse_inside("claim")
+        self.patience.refuse_inside("claim")
         lane = self.lanes.find(queue, PAYLOAD)
         if lane is None:
             return []
@@ -160,14 +158,14 @@ class Jobs:
 
     def wait(self, queue: str, timeout: Duration | None) -> Lease:
         """Claim one job, waiting for it. Raises TimeoutError."""
-        self._refuse_inside("claim")
-        until = self._deadline(timeout)
+        self.patience.refuse_inside("claim")
+        until = self.patience.deadline(timeout)
         self.waker.start()
         while True:
             mark = self.waker.mark()
             if leases := self.claim(queue):
                 return leases[0]
-            left = self._left(until, f"nothing to claim in queue {queue!r}")
+            left = self.patience.left(until, f"nothing to claim in queue {queue!r}")
             lane = self.lanes.find(queue, PAYLOAD)
             self.waker.wait(mark, soonest(left, self.next_look([] if lane is None else [lane])))
 
@@ -178,27 +176,6 @@ class Jobs:
         due = soonest(*(glance.next_due for glance in glances))
         wait = None if due is None else max(due - now, 0)
         return soonest(wait, self.upkeep.next_look())
-
-    def _deadline(self, timeout: Duration | None) -> Millis | None:
-        if timeout is None:
-            return None
-        return self.store.clock.awake() + millis(timeout, what="timeout")
-
-    def _left(self, until: Millis | None, what: str) -> Millis | None:
-        if until is None:
-            return None
-        left = until - self.store.clock.awake()
-        if left <= 0:
-            raise TimeoutError(f"{what} within the time given")
-        return left
-
-    def _refuse_inside(self, what: str) -> None:
-        """A lease must not be rolled back under its holder, and nobody waits with a lock."""
-        if self.store.bound:
-            raise WrongState(
-                f"you cannot {what} inside a transaction: do that before it, by the Sloth itself, "
-                "and settle inside it with complete_many()"
-            )
 
     # ---- the end of an attempt ------------------------------------------------------------------
 
@@ -251,6 +228,14 @@ class Jobs:
         """The ids of the jobs after which it runs, in the order in which they were given."""
         return self.store.read(lambda tx: self.store.waits.parents(tx, id))
 
+    def states_of(self, ids: Sequence[int]) -> dict[int, int]:
+        """How many of these are in each state, by its number."""
+        return self.store.read(lambda tx: self.store.jobs.states_of(tx, ids))
+
+    def live_of(self, ids: Sequence[int], limit: int = 1 << 31) -> list[int]:
+        """Those of these that have not ended."""
+        return self.store.look(lambda tx: self.store.jobs.live_of(tx, ids, limit))
+
     def cancel_asked(self, id: int) -> bool:
         """Whether somebody wants a running job cancelled."""
         return self.store.look(lambda tx: self.store.waits.cancel_asked(tx, id)) is not None
@@ -295,43 +280,37 @@ class Jobs:
     def wait_for_end(self, job: Job, timeout: Duration | None) -> Job:
         """The job once it has ended. Raises TimeoutError, JobNotFound."""
         if not self.store.ended:
-            self._refuse_inside("wait for a job")
-        until, store = self._deadline(timeout), self.store
-        since, told = store.clock.awake(), job.kind == "payload"
-        self.waker.start()
-        while True:
-            mark = self.waker.mark()
-            state = store.look(lambda tx: store.jobs.state(tx, job.id))
-            if state is None:
-                raise JobNotFound.of(job.id)
-            if state >= DONE:
-                return self.get(job.id)
-            if (self.waker.take_deaths() or self.upkeep.due()) and self.upkeep.run():
-                continue  # a dead shim's receipt may have ended just this one
-            left = self._left(until, f"job {job.id} has not ended")
-            patient = None if told else since + ALONE - store.clock.awake()
-            if patient is not None and patient <= 0:
-                patient, told = None, True
-                self._say_if_alone(job)
-            self.waker.wait(mark, soonest(left, patient, self.upkeep.next_look()))
+            self.patience.refuse_inside("wait for a job")
+        alone = None if job.kind == "payload" else (lambda: self._say_if_alone(job))
+        what = f"job {job.id} has not ended"
+        self.patience.until(lambda: self._ended(job.id), timeout, what, alone)
+        return self.get(job.id)
+
+    def _ended(self, id: int) -> bool | None:
+        state = self.store.look(lambda tx: self.store.jobs.state(tx, id))
+        if state is None:
+            raise JobNotFound.of(id)
+        return state >= DONE or None
+
+    def wait_for_all(self, ids: Sequence[int], timeout: Duration | None) -> None:
+        """Wait until all of these have ended, or are gone. Raises TimeoutError."""
+        self.patience.refuse_inside("wait for jobs")
+        what = f"not all of these {len(ids)} jobs have ended"
+        self.patience.until(lambda: not self.live_of(ids, 1) or None, timeout, what)
 
     def wait_for_quiet(self, queue: str, timeout: Duration | None) -> None:
         """Wait until no job of this queue runs. Raises TimeoutError."""
-        self._refuse_inside("wait for a queue")
-        until, store = self._deadline(timeout), self.store
-        lanes = store.read(lambda tx: self.lanes.select(tx, queue))
-        if not lanes:
-            return
-        self.waker.start()
-        number = lanes[0].queue_id
-        while True:
-            mark = self.waker.mark()
-            if not store.look(lambda tx: store.waits.running_of_queue(tx, number, 1)):
-                return
-            if (self.waker.take_deaths() or self.upkeep.due()) and self.upkeep.run():
-                continue
-            left = self._left(until, f"jobs of queue {queue!r} still run")
-            self.waker.wait(mark, soonest(left, self.upkeep.next_look()))
+        self.patience.refuse_inside("wait for a queue")
+        lanes = self.store.read(lambda tx: self.lanes.select(tx, queue))
+        if lanes:
+            number, waits = lanes[0].queue_id, self.store.waits
+            self.patience.until(
+                lambda: (
+                    not self.store.look(lambda tx: waits.running_of_queue(tx, number, 1)) or None
+                ),
+                timeout,
+                f"jobs of queue {queue!r} still run",
+            )
 
     def _say_if_alone(self, job: Job) -> None:
         """Who waits for a job that nobody will run should know it."""

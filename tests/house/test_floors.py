@@ -55,6 +55,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "jobs",
             "lanes",
             "options",
+            "patience",
             "presence",
             "pruning",
             "settling",
@@ -63,7 +64,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "why",
         },
     ),
-    ("compound features", {"commands", "queues", "tasks"}),
+    ("compound features", {"commands", "groups", "queues", "tasks"}),
     (
         "running",
         {
@@ -142,6 +143,9 @@ NEIGHBORS = {
     ("jobs", "control"),
     ("jobs", "handles"),
     ("jobs", "options"),
+    ("jobs", "patience"),
+    ("patience", "upkeep"),
+    ("patience", "waker"),
     ("jobs", "why"),
     ("why", "crew"),
     ("why", "options"),

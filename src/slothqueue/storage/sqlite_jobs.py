@@ -161,6 +161,15 @@ class SqliteJobs(SqliteClaims):
         row = tx.execute(SQL["job_state"], (job,)).fetchone()
         return None if row is None else int(row[0])
 
+    def states_of(self, tx: Tx, jobs: Sequence[int]) -> dict[int, int]:
+        """How many of these are in each state."""
+        return dict(tx.execute(SQL["states_of"], (json.dumps(jobs),)).fetchall())
+
+    def live_of(self, tx: Tx, jobs: Sequence[int], limit: int) -> list[int]:
+        """The first of these that have not ended."""
+        rows = tx.execute(SQL["live_of"], (json.dumps(jobs), limit)).fetchall()
+        return [row[0] for row in rows]
+
     def running(self, tx: Tx, job: int) -> bool:
         return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
 

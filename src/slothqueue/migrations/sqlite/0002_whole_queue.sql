@@ -57,7 +57,7 @@ create table _sloth_edge (
 
 create index _sloth_edge_parent on _sloth_edge (parent, child);
 
-create index _sloth_edge_waits on _sloth_edge (child) where ended = 0;
+create index _sloth_edge_waits on _sloth_edge (child, parent) where ended = 0;
 
 -- Parents that somebody deleted, until the rota tells their children.
 create table _sloth_gone (

@@ -195,6 +195,17 @@ where j.id = ?1
 -- A cheap look for those who wait: the state of a job, running told as queued.
 select state from _sloth_job where id = ?1
 
+-- name: states_of
+-- scan: as many as the caller names
+select case when r.id is null then j.state else 1 end, count(*)
+from json_each(?1) e join _sloth_job j on j.id = e.value left join _sloth_running r on r.id = j.id
+group by 1
+
+-- name: live_of
+-- scan: as many as the caller names
+select e.value from json_each(?1) e join _sloth_job j on j.id = e.value
+where j.state = 0 order by e.key limit ?2
+
 -- name: is_running
 select 1 from _sloth_running where id = ?1
 

@@ -1,0 +1,94 @@
+"""Several jobs as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from slothqueue import JobCancelled, ManualClock, Sloth
+
+
+def test_a_group_counts_its_jobs(sloth: Sloth):
+    queue = sloth.queue("q", max_attempts=1)
+    group = sloth.group(queue.enqueue_many([1, 2, 3, 4]))
+    leases = queue.claim_many(3)
+    leases[0].complete()
+    leases[1].fail("no")
+    group.jobs[3].cancel()
+    counts = {state: n for state, n in group.counts().items() if n}
+    assert counts == {"running": 1, "done": 1, "failed": 1, "cancelled": 1}
+    assert not group.ended
+
+
+def test_a_group_is_waited_for_until_all_have_ended(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q")
+    group = sloth.group(queue.enqueue_many([1, 2]))
+    first, second = queue.claim_many(2)
+    first.complete(result="one")
+    with pytest.raises(TimeoutError, match="2 jobs"):
+        group.wait(timeout=0)
+    second.complete(result="two")
+    assert group.wait(timeout=0)["done"] == 2
+    assert group.results() == ["one", "two"]
+
+
+def test_a_cancelled_group_starts_nothing_any_more(sloth: Sloth):
+    queue = sloth.queue("q")
+    group = sloth.group(queue.enqueue_many([1, 2]))
+    group.cancel("not today")
+    assert group.ended
+    assert queue.claim() is None
+    with pytest.raises(JobCancelled, match="not today"):
+        group.results()
+
+
+def test_what_comes_after_a_group_runs_however_its_jobs_ended(sloth: Sloth):
+    queue = sloth.queue("q")
+    seen: list[object] = []
+
+    @sloth.task()
+    def report(*results: object) -> None:
+        seen.append(results)
+
+    first, second = queue.enqueue_many([1, 2])
+    group = sloth.group([first, second.id], then=report.using(pass_results=True))
+    assert group.then is not None
+    queue.claim_many(1)[0].complete(result={"n": 1})
+    assert group.then.refresh().blocked
+    second.cancel()
+    assert sloth.worker(pool="thread").run_until_idle() == 1
+    assert seen == [({"n": 1}, None)]
+
+
+def test_a_command_may_come_after_a_group(sloth: Sloth):
+    group = sloth.group([sloth.queue("q").enqueue(1)], then=["true"])
+    assert group.then is not None
+    assert group.then.command == ["true"]
+    assert group.then.parents == list(group.ids)
+
+
+def test_a_chain_passes_results_where_it_is_asked_to(sloth: Sloth):
+    @sloth.task()
+    def double(number: int) -> int:
+        return 2 * number
+
+    @sloth.task()
+    def add(one: int, other: int) -> int:
+        return one + other
+
+    first = double.enqueue(3)
+    second = first.then(double.using(pass_results=True))
+    third = second.then(add.using(pass_results=True), 1)
+    alone = third.then(double, 5)
+    assert [job.state for job in (second, third, alone)] == ["queued"] * 3
+    sloth.worker(pool="thread").run_until_idle()
+    assert [job.result() for job in (first, second, third, alone)] == [6, 12, 13, 10]
+
+
+def test_a_call_that_could_not_take_the_results_is_refused_when_it_is_enqueued(sloth: Sloth):
+    @sloth.task()
+    def nothing() -> None: ...
+
+    first = nothing.enqueue()
+    with pytest.raises(TypeError, match="nothing"):
+        first.then(nothing.using(pass_results=True))
+    assert sloth.stats()["queued"] == 1
