@@ -20,7 +20,7 @@ CALLABLE = ("Sloth", "Retry", "Snooze", "Discard", "ManualClock")
 """Classes that users make themselves; the others are handed out."""
 
 ORDER = (
-    *("Sloth", "Queue", "Job", "Lease", "Event", "Transaction"),
+    *("Sloth", "Queue", "JobOptions", "Job", "Lease", "Event", "Group", "Transaction"),
     *("Task", "current_job", "CurrentJob", "Retry", "Snooze", "Discard"),
     *("Worker", "ManualClock"),
 )
@@ -34,7 +34,8 @@ has `ManualClock` as well. Nothing else is public.
 * `Duration`: seconds (`int` or `float`), a `timedelta`, or text such as `"10m"`, `"2h30m"`.
 * `Moment`: an aware `datetime`, or ISO text with an offset.
 * `Clock`: what `ManualClock` is; without one, the clocks of this machine.
-* `Policy`: a named tuple `max_attempts`, `base`, `cap` (ms), `lease` (ms or None).
+* `Policy`: a named tuple `max_attempts`, `base`, `cap`, `lease`, `concurrency`, `rate`, `per`,
+  `ageing`, `keep`; times in ms, None where there is no limit.
 """
 
 
@@ -78,7 +79,9 @@ def _section(name: str, signatures: dict[str, str]) -> Iterator[str]:
     if not isinstance(thing, type) or issubclass(thing, BaseException):
         return
     fields = []
-    for member, value in surface.members(thing).items():
+    if issubclass(thing, dict):
+        fields = [_field(key, None, signatures[f"{name}.{key}"]) for key in thing.__annotations__]
+    for member, value in () if fields else surface.members(thing).items():
         signature = signatures.get(f"{name}.{member}")
         if signature is None or (member.startswith("__") and member != "__call__"):
             continue

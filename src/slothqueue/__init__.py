@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .groups import Group
     from .handles import Job, Lease
     from .models import Event
+    from .options import JobOptions
     from .queues import Queue
     from .tasks import Task
     from .worker import Worker
@@ -56,6 +57,7 @@ _HOMES = {
     "groups": ("Group",),
     "handles": ("Job", "Lease"),
     "models": ("Event",),
+    "options": ("JobOptions",),
     "queues": ("Queue",),
     "tasks": ("Task",),
     "worker": ("Worker",),
@@ -71,6 +73,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobNotFound",
+    "JobOptions",
     "Lease",
     "LeaseLost",
     "ManualClock",

@@ -35,7 +35,11 @@ def members(kind: type) -> dict[str, Any]:
 
 
 def _describe(name: str, thing: object) -> Iterator[str]:
-    if isinstance(thing, type):
+    if isinstance(thing, type) and issubclass(thing, dict):  # options, by their names
+        yield f"class {name}(TypedDict)"
+        for key, kind in thing.__annotations__.items():
+            yield f"{name}.{key}: {_text(getattr(kind, '__forward_arg__', kind))}"
+    elif isinstance(thing, type):
         yield f"class {name}({', '.join(base.__name__ for base in thing.__bases__)})"
         if not issubclass(thing, BaseException):
             yield f"{name}{_signature(thing)}"
