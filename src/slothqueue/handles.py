@@ -163,6 +163,11 @@ class Job:
         return bool(self._row[18] & BLOCKED)
 
     @property
+    def progress(self) -> tuple[float, str | None] | None:
+        """What its function said last of how far it is: from 0 to 1, and a message; read now."""
+        return self._jobs.progress_of(self.id)
+
+    @property
     def parents(self) -> list[int]:
         """The ids of the jobs after which it runs; read now."""
         return self._jobs.parents(self.id)

@@ -224,6 +224,11 @@ class Jobs:
             raise JobNotFound.of(id)
         return Job(row, self)
 
+    def progress_of(self, id: int) -> tuple[float, str | None] | None:
+        """How far the function of a job is, by its own latest word."""
+        row = self.store.read(lambda tx: self.store.jobs.progress_of(tx, id))
+        return None if row is None else (int(row[0].rstrip("%")) / 100, row[1])
+
     def parents(self, id: int) -> list[int]:
         """The ids of the jobs after which it runs, in the order in which they were given."""
         return self.store.read(lambda tx: self.store.waits.parents(tx, id))

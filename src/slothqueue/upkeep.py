@@ -18,7 +18,7 @@ from .liveness import end_process, free, terminate, verdict
 from .models import REASONS, Ending
 from .presence import Presence
 from .settling import NOTICED, base, settle
-from .storage.base import Held, Holder, Store, Tx
+from .storage.base import Held, Holder, Row, Store, Tx
 
 BETWEEN_LOOKS: Millis = 1_000
 """Claims that find work look for the dead at most this often; those that find none, always."""
@@ -53,6 +53,16 @@ class Doomed(NamedTuple):
     leases: tuple[Held, ...]
 
 
+class Chores(NamedTuple):
+    """What there may be to do: when the next lease ends (awake time) and the next job expires
+    (wall), whether parents were deleted, and which attempts are to be cancelled."""
+
+    lease: Millis | None
+    expiry: Millis | None
+    gone: bool
+    asks: list[Row]
+
+
 class Upkeep:
     """The rota of one handle."""
 
@@ -64,7 +74,6 @@ class Upkeep:
         self._looked: Millis | None = None
         self._promised: Millis | None = None
         self._boot = ""
-        self._expiry: Millis | None = None
         self._first_seen: dict[int, Millis] = {}
         self._late: dict[tuple[int, int, Millis], Millis] = {}
         self.minded: set[int] = set()
@@ -82,39 +91,35 @@ class Upkeep:
 
     def next_look(self) -> Millis | None:
         """In how many ms of awake time a lease ends, if any is timed; then a look is `due()`."""
-        expiry = self._first_expiry()
-        awake = self._store.clock.awake()
+        chores = self._store.look(self._chores)
+        expiry, awake = chores.lease, self._store.clock.awake()
         waits = [first + MERCY - awake for first in self._late.values()]
         if expiry is not None and not (self._late and expiry < awake):
             waits.append(expiry + 1 - awake)
         if self._first_seen:
             waits.append(HEAD_START)
-        if self._expiry is not None:
-            waits.append(self._expiry - self._store.clock.wall())
+        if chores.expiry is not None:
+            waits.append(chores.expiry - self._store.clock.wall())
         if not waits:
             return None
         wait = max(min(waits), SHORTEST)
         self._promised = min(awake + wait, self._promised or awake + wait)
         return wait
 
-    def _first_expiry(self) -> Millis | None:
-        """Of a lease, by awake time; notes that of a job, by the wall."""
+    def _chores(self, tx: Tx) -> Chores:
         jobs, waits, boot = self._store.jobs, self._store.waits, self._store.clock.boot()
-        lease, self._expiry = self._store.look(
-            lambda tx: (jobs.first_expiry(tx, boot), waits.next_expiry(tx))
-        )
-        return lease
+        gone, asks = bool(waits.gone_parents(tx, 1)), waits.orphan_asks(tx)
+        return Chores(jobs.first_expiry(tx, boot), waits.next_expiry(tx), gone, asks)
 
     def run(self) -> int:
         """Look at every holder and every lease, take back what is due; how many jobs that were."""
         clock = self._store.clock
         self._looked, self._boot, self._promised = clock.awake(), clock.boot(), None
         self.watch_clock()
-        doomed = self._doomed()
-        expiry = self._first_expiry()
-        silent = expiry is not None and expiry < clock.awake()
-        ended = self._end_waits()
-        self._stop_orphans()
+        doomed, chores = self._doomed(), self._store.look(self._chores)
+        silent = chores.lease is not None and chores.lease < clock.awake()
+        ended = self._end_waits(chores)
+        self._stop_orphans(chores.asks)
         if not doomed and not silent:
             return ended
         for one in doomed:
@@ -126,11 +131,11 @@ class Upkeep:
             self._tidy(one.holder)
         return taken + ended
 
-    def _end_waits(self) -> int:
+    def _end_waits(self, chores: Chores) -> int:
         """Cancel what has expired, and those whose parents were deleted; how many there were."""
         store, now = self._store, self._store.clock.wall()
-        late = self._expiry is not None and self._expiry <= now
-        if not late and not store.look(lambda tx: store.waits.gone_parents(tx, 1)):
+        late = chores.expiry is not None and chores.expiry <= now
+        if not late and not chores.gone:
             return 0
 
         def work(tx: Tx) -> int:
@@ -139,13 +144,10 @@ class Upkeep:
                 store.waits.meet_gone(tx, job, now)
             return store.waits.expire(tx, now, SLICE) + len(gone)
 
-        ended = store.write(work)
-        self._first_expiry()
-        return ended
+        return store.write(work)
 
-    def _stop_orphans(self) -> None:
+    def _stop_orphans(self, asks: list[Row]) -> None:
         """Commands that somebody wants cancelled, and whose worker is not there to do it."""
-        asks = self._store.look(self._store.waits.orphan_asks)
         if not asks:
             return
         holders = {holder.id: holder for holder in self._store.look(self._store.jobs.holders)}

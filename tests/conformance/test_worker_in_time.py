@@ -360,3 +360,22 @@ def test_a_worker_can_run_again(sloth: Sloth):
 def test_a_worker_that_makes_no_sense_is_refused(sloth: Sloth, options: dict[str, Any]):
     with pytest.raises(ValueError, match=r"pool|concurrency|grace"):
         sloth.worker(**options)
+
+
+def test_others_see_how_far_a_function_is_while_it_runs(
+    open_sloth: OpenSloth, gate: Gate, aside: Aside
+):
+    one, other = open_sloth(), open_sloth()
+
+    @one.task()
+    def work() -> None:
+        current_job().progress(0.4, "half")
+        gate.pass_through()
+
+    job = other.job(work.enqueue().id)
+    assert job.progress is None
+    worker = aside(lambda: idle(one))
+    seen = other.verbs.patience.until(lambda: job.progress, SOON, "nothing was told")
+    assert seen == (0.4, "half")
+    gate.opened.set()
+    assert worker.value() == 1

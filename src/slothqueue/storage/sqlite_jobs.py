@@ -122,6 +122,10 @@ class SqliteJobs(SqliteClaims):
             self._write_events(tx, held, [("progress", now, fraction, message)])
         return True
 
+    def progress_of(self, tx: Tx, job: int) -> Row | None:
+        """(fraction as `40%`, message) as it was told last."""
+        return tx.execute(SQL["last_progress"], (job,)).fetchone()  # type: ignore[no-any-return]
+
     def forget(self, tx: Tx, held: Held) -> None:
         """End a lease without a job."""
         tx.execute(SQL["end_lease"], (held.id, held.fence, held.holder))

@@ -141,6 +141,10 @@ where j.id = ?1
 -- name: last_event
 select n, kind from _sloth_event where job = ?1 order by n desc limit 1
 
+-- name: last_progress
+select reason, detail from _sloth_event where job = ?1 and kind = 'progress'
+order by n desc limit 1
+
 -- name: change_event
 update _sloth_event set at = ?3, reason = ?4, detail = ?5 where job = ?1 and n = ?2
 
