@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .models import Event
     from .queues import Queue
     from .tasks import Task
+    from .typed.annotations import register
     from .worker import Worker
 
 _HOMES = {
@@ -56,6 +57,7 @@ _HOMES = {
     "models": ("Event",),
     "queues": ("Queue",),
     "tasks": ("Task",),
+    "typed.annotations": ("register",),
     "worker": ("Worker",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -89,6 +91,7 @@ __all__ = [
     "Worker",
     "WrongState",
     "current_job",
+    "register",
 ]
 
 

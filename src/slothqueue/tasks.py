@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
-from . import codec
 from .clock import Millis
 from .context import refuse_while_loading
 from .errors import WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
-from .queues import QueueOptions, enqueue, lease_length
+from .queues import Names, QueueOptions, enqueue, lease_length
 from .timing import Duration, Moment, some_millis
+
+if TYPE_CHECKING:
+    from .typed.calls import Call
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -61,7 +63,6 @@ class Task(Generic[P, R]):
         self.__qualname__ = getattr(function, "__qualname__", name)
         self.__module__ = getattr(function, "__module__", "")
         self.__wrapped__ = function
-        self._signature: Any = None
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here and now."""
@@ -70,19 +71,28 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Have a worker run it; takes the arguments of the function itself.
 
-        Raises TypeError if the function cannot be called like that, NotSerializable if an argument
-        is not JSON.
+        Raises TypeError if the function cannot be called like that, NotSerializable with the place
+        if an argument is not what its annotation says, or has no JSON form.
         """
         refuse_while_loading()
-        self._check(args, kwargs)
-        text = codec.encode({"args": args, "kwargs": kwargs}, self.name)
+        text = self._call.text(args, kwargs)
+        names, options = self._how()
+        return enqueue(self.home.verbs, names, text, **options)
+
+    def _how(self) -> tuple[Names, dict[str, Any]]:
+        """Where to enqueue, and with which options."""
         s = self.settings
         defaults = QueueOptions(
             max_attempts=s.max_attempts, timeout=None if s.timeout is None else s.timeout / 1000
         )
         options: dict[str, Any] = {**defaults, **self.options}
-        queue = options.pop("queue", s.queue)
-        return enqueue(self.home.verbs, (queue, TASK, self.name), text, **options)
+        return (options.pop("queue", s.queue), TASK, self.name), options
+
+    @property
+    def _call(self) -> Call:
+        from .typed import calls
+
+        return calls.of(self.function, self.name)
 
     def using(self, **options: Any) -> Task[P, R]:
         """The same task with options for what it enqueues: `delay`, `run_at`, `priority`,
@@ -102,17 +112,6 @@ class Task(Generic[P, R]):
         other: Task[P, R] = Task(self.function, self.name, self.settings, home)
         other.options = options
         return other
-
-    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse now what would fail later, when nobody looks."""
-        if self._signature is None:
-            import inspect  # slow to import, and commands have no use for it
-
-            self._signature = inspect.signature(self.function)
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -136,6 +135,8 @@ def _main_name(module: str) -> str:
 
 def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
     """Remember a task. Two functions under one name are refused; loading one again is not."""
+    from .typed import calls
+
     there = known.get(task.name)
     if there is not None and not _is_again(there.function, task.function):
         raise WrongState(
@@ -143,6 +144,7 @@ def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
             f"{_place(task.function)}. Give one of them another name: @sloth.task(name=...)"
         )
     known[task.name] = registered[task.name] = task
+    calls.known[task.name] = task.function
 
 
 def _is_again(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
