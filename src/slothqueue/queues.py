@@ -40,6 +40,26 @@ def enqueue(
     return jobs.add(job, names, now)
 
 
+def enqueue_many(
+    jobs: Jobs,
+    names: Names,
+    texts: Sequence[str],
+    *,
+    delay: Duration | None = None,
+    run_at: Moment | None = None,
+    priority: int = 0,
+    max_attempts: int | None = None,
+    timeout: Duration | None = None,
+) -> list[Job]:
+    """Check the options and write a job for each text, in one transaction with one wake-up."""
+    if not texts:
+        return []
+    now = jobs.store.clock.wall()
+    lane = jobs.lanes.id(*names)
+    first = new_job(lane, texts[0], now, delay, run_at, priority, max_attempts, timeout)
+    return jobs.add_many(first, texts, names, now)
+
+
 def new_job(
     lane: int,
     text: str,
@@ -156,20 +176,15 @@ class Queue:
         refuse_while_loading()
         encode = codec.encode
         texts = [encode(payload, f"payloads[{i}]") for i, payload in enumerate(payloads)]
-        if not texts:
-            return []
-        now = self._jobs.store.clock.wall()
-        first = new_job(
-            self._jobs.lanes.id(*self._names),
-            texts[0],
-            now,
-            delay,
-            run_at,
-            priority,
-            max_attempts,
-            None,
+        return enqueue_many(
+            self._jobs,
+            self._names,
+            texts,
+            delay=delay,
+            run_at=run_at,
+            priority=priority,
+            max_attempts=max_attempts,
         )
-        return self._jobs.add_many(first, texts, self._names, now)
 
     def enqueue_command(
         self,

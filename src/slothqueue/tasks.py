@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
+from . import codec
 from .clock import Millis
 from .context import refuse_while_loading
-from .errors import WrongState
+from .errors import NotSerializable, WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
-from .queues import Names, QueueOptions, enqueue, lease_length
+from .queues import Names, QueueOptions, enqueue, enqueue_many, lease_length
 from .timing import Duration, Moment, some_millis
 
 if TYPE_CHECKING:
@@ -78,6 +79,30 @@ class Task(Generic[P, R]):
         text = self._call.text(args, kwargs)
         names, options = self._how()
         return enqueue(self.home.verbs, names, text, **options)
+
+    def enqueue_many(self, calls: Sequence[tuple[Any, ...] | Mapping[str, Any]]) -> list[Job]:
+        """Enqueue many calls in one transaction with one wake-up; or none of them.
+
+        Each is a tuple of the positional arguments or a dict of the arguments by name. Raises as
+        `enqueue`, with the number of the call.
+        """
+        refuse_while_loading()
+        texts = [self._text(n, call) for n, call in enumerate(calls)]
+        names, options = self._how()
+        return enqueue_many(self.home.verbs, names, texts, **options)
+
+    def _text(self, n: int, call: Any) -> str:
+        try:
+            if isinstance(call, tuple):
+                return self._call.text(call, {})
+            if isinstance(call, Mapping):
+                return self._call.text((), dict(call))
+        except (TypeError, NotSerializable) as error:
+            raise type(error)(f"calls[{n}]: {error}") from None
+        raise TypeError(
+            f"calls[{n}] is {codec.short(call)}: give a tuple of positional arguments, such as "
+            "(value,), or a dict of arguments by name"
+        )
 
     def _how(self) -> tuple[Names, dict[str, Any]]:
         """Where to enqueue, and with which options."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import JobFailed, NotSerializable, Sloth
+from slothqueue import JobFailed, NotSerializable, Sloth, WrongState
 from slothqueue.typed import calls
 
 from .running import idle
@@ -88,7 +88,7 @@ def test_arguments_named_like_options_are_converted_and_mean_what_they_say(sloth
         return [type(each).__name__ for each in (self, queue, timeout, delay)]
 
     given: dict[str, Any] = {"self": NOON.date(), "queue": Size.SMALL, "timeout": dt.timedelta(0)}
-    jobs = [odd.enqueue(**given, delay=b"1"), odd.enqueue(**given)]
+    jobs = [odd.enqueue(**given, delay=b"1"), *odd.enqueue_many([given])]
     assert {job.refresh().queue for job in jobs} == {"media"}
     assert {job.refresh().timeout for job in jobs} == {None}
     idle(sloth)
@@ -104,6 +104,8 @@ def test_what_does_not_fit_is_refused_at_enqueue_and_nothing_is_written(sloth: S
         ship.enqueue(wrong)
     with pytest.raises(NotSerializable, match=r"^ship: day is a datetime, which would not come "):
         ship.enqueue(ORDER, day=NOON)
+    with pytest.raises(NotSerializable, match=r"^calls\[1\]: ship: order is a dict, and not an O"):
+        ship.enqueue_many([(ORDER,), ({},)])
     assert every_job(sloth) == []
 
 
@@ -183,3 +185,56 @@ def test_large_results_travel(sloth: Sloth):
     job = large.enqueue()
     idle(sloth)
     assert job.result() == b"x" * 10_000_000
+
+
+# ---- many at once --------------------------------------------------------------------------------
+
+
+def test_many_calls_are_enqueued_in_their_order_with_the_options_of_the_task(sloth: Sloth):
+    @sloth.task(queue="media", max_attempts=7)
+    def thumb(path: str, width: int = 200) -> list[Any]:
+        return [path, width]
+
+    many = thumb.using(priority=3, timeout="5s")
+    jobs = many.enqueue_many([("a",), {"path": "b", "width": 3}, ("c", 4)])
+    assert [job.id for job in jobs] == [1, 2, 3]
+    for job in jobs:
+        assert job.refresh() == job
+        assert (job.queue, job.priority, job.timeout, job.max_attempts) == ("media", 3, 5, 7)
+    idle(sloth)
+    assert [job.result() for job in jobs] == [["a", 200], ["b", 3], ["c", 4]]
+    assert thumb.enqueue_many([]) == []
+
+
+def test_many_calls_commit_with_their_transaction(sloth: Sloth):
+    @sloth.task()
+    def note(n: int) -> None: ...
+
+    with pytest.raises(ZeroDivisionError), sloth.transaction() as tx:
+        note.within(tx).enqueue_many([(1,), (2,)])
+        raise ZeroDivisionError
+    assert every_job(sloth) == []
+    with sloth.transaction() as tx:
+        assert len(note.within(tx).enqueue_many([(1,), (2,)])) == 2
+        with pytest.raises(WrongState):
+            note.enqueue_many([(3,)])
+    assert len(every_job(sloth)) == 2
+
+
+def test_one_wrong_call_and_none_is_enqueued(sloth: Sloth):
+    @sloth.task(name="note")
+    def note(n: int) -> None: ...
+
+    wrong: Any
+    for wrong, error, told in (
+        ("ab", TypeError, r"calls\[1\] is 'ab': give a tuple"),
+        ([1], TypeError, r"calls\[1\] is \[1\]: give a tuple"),
+        ((1, 2), TypeError, r"calls\[1\]: note: too many positional arguments"),
+        ({"m": 1}, TypeError, r"calls\[1\]: note: missing a required argument: 'n'"),
+        (("1",), NotSerializable, r"calls\[1\]: note: n is '1', and not an int"),
+    ):
+        with pytest.raises(error, match=told):
+            note.enqueue_many([(1,), wrong])
+    with pytest.raises(ValueError, match="priority"):
+        note.using(priority=1.5).enqueue_many([(1,)])
+    assert every_job(sloth) == []
