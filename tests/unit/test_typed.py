@@ -9,6 +9,7 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import os
 import pathlib
 import sys
 import typing
@@ -148,6 +149,7 @@ ROUND: list[tuple[Any, Any, Any]] = [
     (collections.OrderedDict[str, int], collections.OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
     (Optional[dt.date], None, None),  # noqa: UP045
     (dt.date | None, dt.date(2030, 1, 1), "2030-01-01"),
+    (os.PathLike[str], pathlib.Path("a"), "a"),
     (dt.date | dt.datetime, dt.date(2030, 1, 1), "2030-01-01"),
     (dt.date | dt.datetime, NOON, "2030-01-31T12:30:00.000005"),
     (str | dt.datetime, NOON, "2030-01-31T12:30:00.000005"),
@@ -221,6 +223,10 @@ def test_what_an_annotation_names_comes_back_as_that_type(annotation: Any, value
         (list[int] | set[int], {1}, "it is a set, whose JSON would come back as a list"),
         (Level | int, 1, "it is 1, whose JSON would come back as a Level; annotate it as int"),
         (User | dt.date, User("ada", 5), "it.when is 5, and not a datetime"),  # type: ignore[arg-type]
+        (decimal.Decimal | None, decimal.Decimal("NaN"), "it is NaN, a number that JSON"),
+        (dt.date | decimal.Decimal | User, decimal.Decimal("NaN"), "it is NaN, a number that"),
+        (Options | dt.date, {"by": 1}, "it is without 'since', which Options needs; it has by"),
+        (Money | dt.date, Money(1), "it is a Money, which has no JSON form; tell how, by"),
         (User | dt.date, 5, "it is 5, and not a User or date"),
     ],
     ids=lambda each: str(each)[:40],
@@ -570,6 +576,27 @@ def test_a_payload_that_is_no_call_is_told_so(payload: Any):
         calls.arguments(len, "job", payload)
 
 
+class Clock:
+    def __init__(self, when: dt.date) -> None:
+        self.when = when
+
+
+def test_what_is_called_may_be_a_class():
+    assert travel(Clock, dt.date(2030, 1, 1)).when == dt.date(2030, 1, 1)
+
+
+def test_a_wrapper_is_read_as_what_it_wraps():
+    def inner(when: dt.date) -> dt.date:
+        return when
+
+    def outer(*args, **kwargs):
+        return inner(*args, **kwargs)
+
+    outer.__wrapped__ = inner  # type: ignore[attr-defined]
+    assert travel(outer, dt.date(2030, 1, 1)) == dt.date(2030, 1, 1)
+    assert calls.result_text(outer, "job", dt.date(2030, 1, 1)) == '"2030-01-01"'
+
+
 def test_a_plain_function_is_never_looked_into():
     def plain(a: int, b: str = "x", *c: float, **d: Any) -> dict: ...  # type: ignore[type-arg, empty-body]
 
@@ -612,6 +639,15 @@ def test_a_result_that_breaks_its_promise_passes_when_json_brings_it_back():
         with pytest.raises(NotSerializable) as caught:
             calls.of(day, "job").result_text(value)
         assert str(caught.value) == told
+
+
+def test_a_result_that_contains_itself_is_refused():
+    def user() -> User: ...  # type: ignore[empty-body]
+
+    ring = User("ada", NOON)
+    ring.best = ring
+    with pytest.raises(NotSerializable, match="result is nested too deeply, or contains itself"):
+        calls.of(user, "job").result_text(ring)
 
 
 def test_a_result_that_no_longer_fits_is_the_plain_json():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from .. import codec
@@ -65,11 +66,15 @@ def result(name: str, data: Any) -> Any:
 
 def _plain(function: Any) -> bool:
     """Whether a glance shows that nothing is to be converted: no need then to look closer."""
-    said = getattr(function, "__annotations__", None)
+    if type(function) is not FunctionType or "__wrapped__" in vars(function):
+        return False  # what it says of itself is not all
     try:
-        return isinstance(said, dict) and _SAYS_NOTHING.issuperset(said.values())
-    except TypeError:  # something that has no hash
+        return _SAYS_NOTHING.issuperset(function.__annotations__.values())
+    except (TypeError, NameError):  # something that has no hash, or no meaning here
         return False
+
+
+_ENDLESS = "{} is nested too deeply, or contains itself; give a flatter value"
 
 
 class Call:
@@ -134,10 +139,7 @@ class Call:
         except Unfit as wrong:
             raise NotSerializable(f"{self.name}: {wrong.told(place)}") from None
         except RecursionError:
-            raise NotSerializable(
-                f"{self.name}: {place} is nested too deeply, or contains itself; give a flatter "
-                "value"
-            ) from None
+            raise NotSerializable(f"{self.name}: {_ENDLESS.format(place)}") from None
 
     def _placed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NotSerializable | None:
         """The refusal of the encoder, with the name of the argument."""
@@ -164,6 +166,8 @@ class Call:
             return codec.encode(converter.dump(value), "result", typed=True)
         except Unfit as wrong:
             refusal = NotSerializable(wrong.told("result"))
+        except RecursionError:
+            raise NotSerializable(_ENDLESS.format("result")) from None
         try:
             text = codec.encode(value, "result")
             converter.load(codec.decode(text))

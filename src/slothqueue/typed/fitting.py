@@ -10,9 +10,9 @@ from .. import codec
 class Unfit(Exception):
     """A value or its JSON does not fit an annotation. The place is told from the inside out."""
 
-    def __init__(self, wrong: str) -> None:
+    def __init__(self, wrong: str, *, stranger: bool = False) -> None:
         super().__init__(wrong)
-        self.wrong = wrong
+        self.wrong, self._stranger = wrong, stranger
         self._steps: list[str | int] = []
 
     def under(self, step: str | int) -> Unfit:
@@ -21,9 +21,9 @@ class Unfit(Exception):
         return self
 
     @property
-    def depth(self) -> int:
-        """How far inside it is."""
-        return len(self._steps)
+    def nearness(self) -> int:
+        """How nearly it fits: 0 for a value of another type, more the deeper the fault is."""
+        return 2 * len(self._steps) + (not self._stranger)
 
     def told(self, place: str) -> str:
         """The sentence for people; `place` names the outermost value."""
@@ -67,7 +67,7 @@ EXACT, NARROW, OWN, WIDE, RECORD, GENERAL, UNKNOWN, ANYTHING = range(0, 80, 10)
 def unfit(value: Any, name: str, remedy: str = "") -> Unfit:
     """That this value is not one of these."""
     wrong = f"is {told(value)}, and not {codec.article(name)} {name}"
-    return Unfit(f"{wrong}; {remedy}" if remedy else wrong)
+    return Unfit(f"{wrong}; {remedy}" if remedy else wrong, stranger=True)
 
 
 def told(value: Any) -> str:

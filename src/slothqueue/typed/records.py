@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .. import codec
-from .fitting import RECORD, Converter, Unfit, broken, told, unfit
+from .fitting import EVERYTHING, RECORD, Converter, Unfit, broken, told, unfit
 from .shapes import DICTS
 
 
@@ -123,7 +123,7 @@ class Model:
     """An object that its own library turns into JSON and back: pydantic, msgspec."""
 
     same = False
-    kinds: frozenset[type] = frozenset({dict, list})
+    kinds = EVERYTHING
     rank = RECORD
 
     def __init__(

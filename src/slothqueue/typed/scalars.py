@@ -219,12 +219,19 @@ def _path(kind: Any) -> Text:
     return Text(kind, WIDE + 1, str, kind, "text")
 
 
+def _any_path(kind: Any) -> Text:
+    from pathlib import Path
+
+    return _path(Path)
+
+
 _ELSEWHERE: tuple[tuple[str, str, Callable[[Any], Text]], ...] = (
     ("builtins", "bytes", _bytes),
     ("builtins", "bytearray", _bytes),
     ("uuid", "UUID", _uuid),
     ("decimal", "Decimal", _decimal),
     ("pathlib", "PurePath", _path),
+    ("os", "PathLike", _any_path),
 )
 
 

@@ -222,7 +222,7 @@ class OneAmong:
             if not self.same:
                 self._check(value, data, member)
             return data
-        raise self._deepest(value, wrongs)
+        raise self._nearest(value, wrongs)
 
     def _check(self, value: Any, data: Any, writer: Converter) -> None:
         rivals = [m for m in self._members if m is not writer and type(data) in m.kinds]
@@ -242,12 +242,12 @@ class OneAmong:
                 return member.load(data)
             except Unfit as wrong:
                 wrongs.append(wrong)
-        raise self._deepest(data, wrongs)
+        raise self._nearest(data, wrongs)
 
-    def _deepest(self, value: Any, wrongs: Sequence[Unfit]) -> Unfit:
+    def _nearest(self, value: Any, wrongs: Sequence[Unfit]) -> Unfit:
         """What is wrong with the member that fits best; if none fits at all, that."""
-        best = max(wrongs, key=lambda wrong: wrong.depth)
-        return best if best.depth else unfit(value, self.name)
+        best = max(wrongs, key=lambda wrong: wrong.nearness)
+        return best if best.nearness else unfit(value, self.name)
 
 
 def _reads(member: Converter, data: Any) -> bool:
