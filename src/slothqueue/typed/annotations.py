@@ -247,7 +247,7 @@ def _opaque(kind: type) -> Converter:
 
 def _record(kind: Any) -> Converter | None:
     if typing.is_typeddict(kind):
-        return Keyed(kind, lambda: _keys(kind))
+        return Keyed(kind, lambda: keys(kind))
     if "__dataclass_fields__" in vars(kind):
         return Record(kind, lambda: _dataclass_fields(kind))
     if "__attrs_attrs__" in vars(kind):
@@ -308,7 +308,8 @@ def _places(kind: Any) -> list[Field]:
     ]
 
 
-def _keys(kind: Any) -> list[Field]:
+def keys(kind: Any) -> list[Field]:
+    """The keys of a TypedDict."""
     return [
         Field(name, name, _needed(kind, name, hint), converter(hint))
         for name, hint in _typed_dict_hints(kind).items()

@@ -37,7 +37,7 @@ def arguments(
     function: Callable[..., Any], name: str, payload: Any
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """The arguments of a call as the function wants them. Raises NotSerializable."""
-    if not isinstance(payload, dict) or not payload.keys() <= {"args", "kwargs"}:
+    if not isinstance(payload, dict):
         raise _no_call(name)
     args, kwargs = payload.get("args", ()), payload.get("kwargs", {})
     if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):

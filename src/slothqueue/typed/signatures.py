@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import typing
 from collections.abc import Callable
 from inspect import Parameter
 from typing import Any, NamedTuple, Optional
 
 from . import calls
-from .annotations import converter, evaluated, forget
+from .annotations import converter, evaluated, forget, keys
 from .fitting import Converter
 from .scalars import ANY
 
@@ -38,12 +39,14 @@ def read(function: Callable[..., Any]) -> Signature:
         raw["return"] = signature.return_annotation
     hints = evaluated(raw, *_scope(function))
     made = {each.name: _of_parameter(each, hints) for each in parameters}
+    more = next((each.name for each in parameters if each.kind is Parameter.VAR_KEYWORD), "")
     returned = converter(hints.get("return", Any))
     return Signature(
         signature.bind,
         _by_place(parameters, made),
-        {each.name: made[each.name] for each in parameters if each.kind in _NAMED},
-        next((made[each.name] for each in parameters if each.kind is Parameter.VAR_KEYWORD), None),
+        {each.name: made[each.name] for each in parameters if each.kind in _NAMED}
+        | _unpacked(hints.get(more)),
+        made.get(more),
         None if returned.same else returned,
     )
 
@@ -58,6 +61,13 @@ def _by_place(
     placed = [(each.name, made[each.name]) for each in parameters if each.kind in _PLACED]
     rest = [each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL]
     return placed + [(f"*{name}", made[name]) for name in rest]
+
+
+def _unpacked(hint: Any) -> dict[str, Converter | None]:
+    """The keys of `**kwargs: Unpack[SomeTypedDict]`."""
+    if typing.get_origin(hint) is not typing.Unpack:
+        return {}
+    return {field.name: field.converter for field in keys(typing.get_args(hint)[0])}
 
 
 def _of_parameter(parameter: Parameter, hints: dict[str, Any]) -> Converter | None:
