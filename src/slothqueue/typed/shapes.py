@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import codec
 from ..errors import NotSerializable
 from .fitting import GENERAL, NULL, SCALARS, Converter, Unfit, told, unfit
-from .scalars import ANY, TEXT
+from .scalars import ANY, TEXT, Plain
 
 LISTS: frozenset[type] = frozenset({list})
 DICTS: frozenset[type] = frozenset({dict})
@@ -25,15 +25,14 @@ class Items:
         self.name, self._item, self._accepted, self._make = name, item, accepted, make
         self.same = make is list and item.same
         self._is_set = make in (set, frozenset)
-        # What these types alone make up is looked at faster than one by one.
-        self._fast = item.kinds if item.same and item.kinds <= SCALARS else frozenset()
+        self._plain = _plain(item)
 
     def dump(self, value: Any) -> Any:
         if not isinstance(value, self._accepted) or isinstance(value, _NO_ITEMS):
             raise unfit(value, self.name)
         if self._is_set:
             return self._in_order(value)
-        if self._item is ANY or (self._fast and self._fast.issuperset(map(type, value))):
+        if self._plain is not None and self._plain.issuperset(map(type, value)):
             return list(value)
         return _each(self._item.dump, value)
 
@@ -50,7 +49,7 @@ class Items:
     def load(self, data: Any) -> Any:
         if type(data) is not list:
             raise unfit(data, self.name)
-        if self._item is ANY or (self._fast and self._fast.issuperset(map(type, data))):
+        if self._plain is not None and self._plain.issuperset(map(type, data)):
             done = data
         else:
             done = _each(self._item.load, data)
@@ -58,6 +57,23 @@ class Items:
             return done if self._make is list else self._make(done)
         except TypeError as error:  # not hashable
             raise Unfit(f"is no {self.name}: {error}") from None
+
+
+class _Every:
+    """All types there are."""
+
+    def issuperset(self, types: Iterable[type]) -> bool:
+        return True
+
+
+_EVERY = _Every()
+
+
+def _plain(item: Converter) -> frozenset[type] | _Every | None:
+    """The types of which alone a value may pass as it is: to look at all at once is much faster."""
+    if item is ANY:
+        return _EVERY
+    return item.kinds if isinstance(item, Plain) else None
 
 
 def _each(convert: Callable[[Any], Any], values: Any) -> list[Any]:
@@ -112,12 +128,15 @@ class Table:
         self._any_key = key is ANY
         self._text_key = key.same and key.kinds == TEXT
         self.same = make is dict and value.same and (self._any_key or self._text_key)
+        self._plain = _plain(value) if self._text_key and isinstance(key, Plain) else None
         # The text of such a key might be that of another key too.
         self._checked = not self._any_key and str in key.kinds and key.kinds != TEXT
 
     def dump(self, value: Any) -> Any:
         if not isinstance(value, self._accepted):
             raise unfit(value, self.name)
+        if self._all_plain(value):
+            return dict(value)
         done: dict[Any, Any] = {}
         for key, each in value.items():
             text = key if self._any_key else self._write(key)
@@ -128,6 +147,11 @@ class Table:
             except Unfit as wrong:
                 raise wrong.under(text) from None
         return done
+
+    def _all_plain(self, value: Mapping[Any, Any]) -> bool:
+        if self._plain is None or not self._plain.issuperset(map(type, value.values())):
+            return False
+        return TEXT.issuperset(map(type, value))
 
     def _write(self, key: Any) -> str:
         try:
@@ -156,6 +180,8 @@ class Table:
     def load(self, data: Any) -> Any:
         if type(data) is not dict:
             raise unfit(data, self.name)
+        if self._all_plain(data):
+            return self._make(data)
         done = self._make()
         for text, each in data.items():
             try:
