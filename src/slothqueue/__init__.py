@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .options import JobOptions
     from .queues import Queue
     from .tasks import Task
+    from .typed.annotations import register
     from .worker import Worker
 
 _HOMES = {
@@ -60,6 +61,7 @@ _HOMES = {
     "options": ("JobOptions",),
     "queues": ("Queue",),
     "tasks": ("Task",),
+    "typed.annotations": ("register",),
     "worker": ("Worker",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -95,6 +97,7 @@ __all__ = [
     "Worker",
     "WrongState",
     "current_job",
+    "register",
 ]
 
 

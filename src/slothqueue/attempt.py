@@ -16,18 +16,27 @@ _LONGEST_SUMMARY = 400
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def run(call: Callable[[], Any]) -> Ending:
+Write = Callable[[Any], str]
+"""Makes JSON text of what a function returned; raises what says why it cannot."""
+
+
+def plainly(result: Any) -> str:
+    """A result as JSON by itself."""
+    return encode(result, "result", typed=True)
+
+
+def run(call: Callable[[], Any], write: Write = plainly) -> Ending:
     """Call, and say how it ended. Never raises."""
     try:
-        return Ending("complete", result=encode(call(), "result"))
+        return Ending("complete", result=write(call()))
     except BaseException as error:  # a SystemExit of the function must not end its worker
         return ended_by(error)
 
 
-async def run_async(call: Callable[[], Awaitable[Any]]) -> Ending:
+async def run_async(call: Callable[[], Awaitable[Any]], write: Write = plainly) -> Ending:
     """The same for a coroutine. Raises nothing but the cancellation of its own task."""
     try:
-        return Ending("complete", result=encode(await call(), "result"))
+        return Ending("complete", result=write(await call()))
     except BaseException as error:
         if _is_our_cancellation(error):
             raise
@@ -77,9 +86,10 @@ def describe(error: BaseException) -> str:
         traceback.clear_frames(error.__traceback__)
     lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__))
     first = summary(error)
-    if len(lines) > 1 and f".{lines[-1].strip()}".endswith(f".{first}"):
+    if f".{lines[-1].strip()}".endswith(f".{first}"):
         del lines[-1]  # it would say once more what the first line says
-    return bounded(f"{first}\n\n{''.join(lines).rstrip()}")
+    rest = "".join(lines).rstrip()
+    return bounded(f"{first}\n\n{rest}" if rest else first)
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:

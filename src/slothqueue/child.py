@@ -25,6 +25,7 @@ from .context import CurrentJob, call_within
 from .errors import WrongState
 from .loading import Loaded
 from .models import Ending
+from .typed import calls
 
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1].split('\\n'); from slothqueue.child import main; main()"
@@ -171,7 +172,10 @@ def _end_all() -> NoReturn:
 
 def _run(order: dict[str, Any], functions: Functions, line: Line) -> Ending:
     job = _current(order, line)
-    ending = attempt.run(lambda: call_within(job, lambda: _call(order, functions)))
+    ending = attempt.run(
+        lambda: call_within(job, lambda: _call(order, functions)),
+        lambda result: calls.result_text(functions.find(order), order["task"], result),
+    )
     _flush()
     return ending
 
@@ -191,10 +195,10 @@ def _current(order: dict[str, Any], line: Line) -> CurrentJob:
 
 
 def _call(order: dict[str, Any], functions: Functions) -> Any:
-    payload = order["payload"]
     function = functions.find(order)
+    args, kwargs = calls.arguments(function, order["task"], order["payload"])
     try:
-        return function(*payload.get("args", ()), **payload.get("kwargs", {}))
+        return function(*args, **kwargs)
     except NameError as error:
         if stop := functions.stopped_at(order):
             error.add_note(

@@ -1,7 +1,7 @@
 """JSON for payloads, arguments and results: what goes in comes out, or is refused with its place.
 
 Only what JSON itself knows: None, bool, int, float, str, list and dict with text keys. Tuples pass
-and come back as lists. Whoever reads annotations may turn more into these before, and back after.
+and come back as lists. `typed` turns more into these by annotations, and back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 from .errors import NotSerializable
 
 
-def encode(value: Any, what: str = "payload") -> str:
-    """The value as compact JSON text. `what` names the value in errors.
+def encode(value: Any, what: str = "payload", *, typed: bool = False) -> str:
+    """The value as compact JSON text. `what` names the value in errors; `typed` says that it has an
+    annotation, or might have one.
 
     Raises NotSerializable with the place of the first thing that JSON cannot carry.
     """
@@ -24,10 +25,10 @@ def encode(value: Any, what: str = "payload") -> str:
         if not text.isascii():
             text.encode()  # lone surrogates are no text that a store could keep
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refusal(value, what, error) from None
+        raise _refusal(value, what, error, typed) from None
     # The encoder writes keys such as 1, None or True as text in silence. They always look like
     # this; real text may look so too, so look at the value itself before refusing it.
-    if _ODD_KEY.search(text) and (found := _offender(value, what)):
+    if _ODD_KEY.search(text) and (found := _offender(value, what, typed)):
         raise NotSerializable(found)
     return text
 
@@ -98,11 +99,12 @@ _REMEDIES = {
 _OTHERWISE = "give None, numbers, text, lists or dicts with text keys"
 
 
-def _refusal(value: Any, what: str, error: Exception) -> NotSerializable:
-    return NotSerializable(_offender(value, what) or f"{what} is not JSON ({error}); {_OTHERWISE}")
+def _refusal(value: Any, what: str, error: Exception, typed: bool) -> NotSerializable:
+    found = _offender(value, what, typed)
+    return NotSerializable(found or f"{what} is not JSON ({error}); {_OTHERWISE}")
 
 
-def _offender(value: Any, what: str) -> str | None:
+def _offender(value: Any, what: str, typed: bool) -> str | None:
     """What is wrong with the first thing in `value` that is not JSON, with its place."""
     above: list[tuple[int, Iterator[tuple[str, Any]]]] = []
     ahead = iter([(what, value)])
@@ -114,7 +116,7 @@ def _offender(value: Any, what: str) -> str | None:
         if item is _END:
             holder, ahead = above.pop()
             continue
-        if wrong := _wrong(item, place):
+        if wrong := _wrong(item, place, typed):
             return wrong
         if not isinstance(item, (dict, list, tuple)):
             continue
@@ -129,17 +131,20 @@ _END = object()
 
 def _inside(item: Any, place: str) -> Iterator[tuple[str, Any]]:
     if isinstance(item, dict):
-        return ((_step(place, key), each) for key, each in item.items())
-    return ((f"{place}[{n}]", each) for n, each in enumerate(item))
+        return ((step(place, key), each) for key, each in item.items())
+    return ((step(place, n), each) for n, each in enumerate(item))
 
 
-def _step(place: str, key: str) -> str:
+def step(place: str, key: str | int) -> str:
+    """The place of what is inside under this key, or at this index."""
+    if isinstance(key, int):
+        return f"{place}[{key}]"
     if _PLAIN_KEY.fullmatch(key):
         return f"{place}.{key}"
-    return f"{place}[{_short(key)}]"
+    return f"{place}[{short(key)}]"
 
 
-def _wrong(item: Any, place: str) -> str | None:
+def _wrong(item: Any, place: str, typed: bool) -> str | None:
     if isinstance(item, str):
         return _wrong_text(item, place)
     if isinstance(item, float) and not (float("-inf") < item < float("inf")):
@@ -151,8 +156,25 @@ def _wrong(item: Any, place: str) -> str | None:
     if item is None or isinstance(item, (float, list, tuple)):
         return None
     name = type(item).__name__
-    remedy = _REMEDIES.get(name, _OTHERWISE)
-    return f"{place} is {_article(name)} {name}, which JSON does not know; {remedy}"
+    remedy = (_by_annotation(item) if typed else None) or _REMEDIES.get(name, _OTHERWISE)
+    return f"{place} is {article(name)} {name}, which JSON does not know; {remedy}"
+
+
+_KNOWN = {"datetime", "date", "time", "timedelta", "Decimal", "UUID", "bytes", "bytearray"}
+_KNOWN |= {"set", "frozenset", "deque"}
+_MARKS = ("__dataclass_fields__", "__attrs_attrs__", "__struct_fields__", "__fields__")
+
+
+def _by_annotation(item: Any) -> str | None:
+    """The way out for a value that could travel if its annotation said what it is."""
+    kind = type(item)
+    name = "Path" if kind.__name__ in ("PosixPath", "WindowsPath") else kind.__name__
+    enum = hasattr(kind, "__members__")
+    if name == "Path" or name in _KNOWN or enum or any(hasattr(kind, mark) for mark in _MARKS):
+        return f"annotate it as {name}, and it comes back as one"
+    if name in _REMEDIES or kind.__module__ == "builtins":
+        return None
+    return f"tell how, by slothqueue.register({name}, to, back), and annotate it as {name}"
 
 
 def _wrong_text(item: str, place: str) -> str | None:
@@ -160,7 +182,7 @@ def _wrong_text(item: str, place: str) -> str | None:
         item.encode()
     except UnicodeEncodeError:
         return (
-            f"{place} is {_short(item)}, text with a lone surrogate; it has no UTF-8 form. "
+            f"{place} is {short(item)}, text with a lone surrogate; it has no UTF-8 form. "
             "A file name that is not UTF-8 can travel as os.fsencode(name).hex()"
         )
     return None
@@ -179,12 +201,13 @@ def _wrong_key(key: Any, place: str) -> str | None:
         return _wrong_text(key, f"a key of {place}")
     name = type(key).__name__
     return (
-        f"{place} has the key {_short(key)}, {_article(name)} {name}; keys in JSON are text, "
+        f"{place} has the key {short(key)}, {article(name)} {name}; keys in JSON are text, "
         "give str(key) or a list of pairs"
     )
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value on one line, for people."""
     try:
         text = ascii(value)
     except Exception:
@@ -192,5 +215,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _article(name: str) -> str:
+def article(name: str) -> str:
+    """`a` or `an`, as goes before this name."""
     return "an" if name[:1] in "aeiouAEIO" else "a"

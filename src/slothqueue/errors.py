@@ -40,7 +40,7 @@ class WrongState(SlothError):
 
 
 class NotSerializable(SlothError):
-    """A payload, an argument or a result is not JSON; the message names the place."""
+    """A value has no JSON form, or is not what its annotation says; the message names the place."""
 
 
 class StoreUnavailable(SlothError):

@@ -179,8 +179,9 @@ class Job:
     def result(self, timeout: Duration | None = None) -> Any:
         """What the job returned; waits for its end, for ever or for `timeout`.
 
-        Raises JobFailed with its last error, JobCancelled, or TimeoutError when it has not ended in
-        time. `None` is a result.
+        Of a task that this process knows, as the type that the task says it returns; otherwise the
+        plain JSON. `None` is a result. Raises JobFailed with its last error, JobCancelled, or
+        TimeoutError when it has not ended in time.
         """
         job = self._jobs.wait_for_end(self, timeout)
         if job.state == "failed":
@@ -188,7 +189,7 @@ class Job:
             raise JobFailed(f"job {job.id} failed after {tries}: {job.error}")
         if job.state == "cancelled":
             raise JobCancelled(f"job {job.id} was cancelled: {job.message or 'on request'}")
-        return None if job._row[15] is None else codec.decode(job._row[15])
+        return None if job._row[15] is None else _result(job._row[2], job._row[3], job._row[15])
 
     def events(self) -> list[Event]:
         """Its whole history, oldest first."""
@@ -270,6 +271,14 @@ class Job:
     def __repr__(self) -> str:
         name = self.name[:60]
         return f"<Job {self.id} {self.state} in {self.queue!r}, attempt {self.attempts}: {name}>"
+
+
+def _result(kind: int, task: str, text: str) -> Any:
+    if kind != TASK:
+        return codec.decode(text)
+    from .typed import calls
+
+    return calls.result(task, codec.decode(text))
 
 
 def command_line(payload: dict[str, Any]) -> str:

@@ -109,7 +109,7 @@ class Launcher:
         place = self._place(lane.task)
         if place is not None:
             return self._start_child(claimed, lane.task, token, place)
-        return self._start_here(claimed, self._tasks[lane.task].function, token)
+        return self._start_here(claimed, self._tasks[lane.task], token)
 
     def _with_results(self, claimed: Claimed) -> str:
         """The call with the results of its parents in front, if it was enqueued to take them."""
@@ -157,8 +157,8 @@ class Launcher:
             run.begin()
         return run
 
-    def _start_here(self, claimed: Claimed, function: Callable[..., Any], token: str) -> Run:
-        kind = LoopRun if is_async(function) else ThreadRun
+    def _start_here(self, claimed: Claimed, task: Task[..., Any], token: str) -> Run:
+        kind = LoopRun if is_async(task.function) else ThreadRun
         run = kind(
             claimed,
             token,
@@ -166,7 +166,9 @@ class Launcher:
             heartbeat=lambda: self._beat(claimed.id),
             wake=self._wake,
         )
-        run.start(self._loop if isinstance(run, LoopRun) else self._threads, function)
+        run.start(
+            self._loop if isinstance(run, LoopRun) else self._threads, task.function, task.name
+        )
         return run
 
     def _deadline(self, claimed: Claimed) -> Millis | None:

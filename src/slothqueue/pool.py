@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from queue import SimpleQueue
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from . import attempt, child
+from .attempt import Write, plainly
 from .codec import decode, encode
 from .context import CurrentJob, call_within
 from .loading import MAIN
@@ -239,12 +240,14 @@ class ThreadSlots:
         self._idle = 0
         self._threads = 0
 
-    def start(self, call: Callable[[], Any], context: CurrentJob, done: Done) -> None:
+    def start(
+        self, call: Callable[[], Any], context: CurrentJob, done: Done, write: Write = plainly
+    ) -> None:
         """Run the call within this job; `done` gets its ending. Raises RuntimeError without both
         when no thread can be started.
         """
         self._provide()
-        self._calls.put(lambda: done(attempt.run(lambda: call_within(context, call))))
+        self._calls.put(lambda: done(attempt.run(lambda: call_within(context, call), write)))
 
     def _provide(self) -> None:
         """See to it that a thread is free for one more call. Raises when none can be started."""
@@ -290,23 +293,22 @@ class LoopThread:
 
     def start(
         self,
-        function: Callable[..., Awaitable[Any]],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
         current: CurrentJob,
         done: Done,
+        write: Write = plainly,
     ) -> LoopCall:
         """Run the coroutine within this job; `done` gets its ending, on the thread of the loop."""
 
         def finished(ending: Ending) -> None:
-            self._calls.discard(call)
+            self._calls.discard(made)
             done(ending)
 
         loop = self._running()
-        call = LoopCall(loop, lambda: function(*args, **kwargs), current, finished)
-        self._calls.add(call)
-        loop.call_soon_threadsafe(call.begin)
-        return call
+        made = LoopCall(loop, lambda: attempt.run_async(call, write), current, finished)
+        self._calls.add(made)
+        loop.call_soon_threadsafe(made.begin)
+        return made
 
     def _running(self) -> asyncio.AbstractEventLoop:
         import asyncio
@@ -360,12 +362,12 @@ class LoopCall:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        call: Callable[[], Awaitable[Any]],
+        attempt: Callable[[], Coroutine[Any, Any, Ending]],
         current: CurrentJob,
         done: Done,
     ) -> None:
         self._loop = loop
-        self._call = call
+        self._attempt = attempt
         self._current = current
         self._done = done
         self._task: asyncio.Task[Ending] | None = None
@@ -376,9 +378,7 @@ class LoopCall:
         if self._told is not None:
             self._done(self._told)
             return
-        self._task = call_within(
-            self._current, lambda: self._loop.create_task(attempt.run_async(self._call))
-        )
+        self._task = call_within(self._current, lambda: self._loop.create_task(self._attempt()))
         self._task.add_done_callback(self._finish)
 
     def cancel(self, ending: Ending) -> None:

@@ -41,6 +41,7 @@ def enqueue_many(
     options: Mapping[str, Any],
     *,
     env: str | None = None,
+    takes: bool = False,
 ) -> list[Job]:
     """The same for many, in one transaction with one wake-up, or none."""
     if options.get("unique") is not None:
@@ -48,7 +49,8 @@ def enqueue_many(
     if not texts:
         return []
     now = jobs.store.clock.wall()
-    return jobs.add_many(make(jobs, names, texts[0], now, options, env=env), texts, names, now)
+    first = make(jobs, names, texts[0], now, options, env=env, takes=takes)
+    return jobs.add_many(first, texts, names, now)
 
 
 def make(

@@ -22,6 +22,7 @@ from .models import Ending
 from .pool import Child
 from .runs import CANCELLED, held_of
 from .storage.base import Claimed, Held, Holder
+from .typed import calls
 from .upkeep import reclaim
 
 AFTER_TERM: Millis = 2_000
@@ -259,10 +260,19 @@ class ThreadRun:
             progress=self._progress,
         )
 
-    def start(self, where: Any, function: Callable[..., Any]) -> None:
-        """Begin; `where` are the worker's threads."""
-        call = codec.decode(self._payload)
-        where.start(lambda: function(*call["args"], **call["kwargs"]), self.current, self._finished)
+    def start(self, where: Any, function: Callable[..., Any], name: str) -> None:
+        """Begin; `where` are the worker's threads or its loop, `name` is that of the task."""
+
+        def call() -> Any:
+            args, kwargs = calls.arguments(function, name, codec.decode(self._payload))
+            return function(*args, **kwargs)
+
+        self._call = where.start(
+            call,
+            self.current,
+            self._finished,
+            lambda result: calls.result_text(function, name, result),
+        )
 
     def _progress(self, fraction: float, message: str | None) -> None:
         first, self.news = self.news is None, (fraction, message)
@@ -327,13 +337,6 @@ class ThreadRun:
 
 class LoopRun(ThreadRun):
     """A coroutine function on the worker's event loop: like a thread, but it can be cancelled."""
-
-    def start(self, where: Any, function: Callable[..., Any]) -> None:
-        """Begin; `where` is the worker's loop."""
-        call = codec.decode(self._payload)
-        self._call = where.start(
-            function, call["args"], call["kwargs"], current=self.current, done=self._finished
-        )
 
     def poll(self) -> Ending | None:
         return self._ending

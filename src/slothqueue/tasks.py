@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
 
 from . import codec
 from .clock import Millis
 from .context import refuse_while_loading
-from .errors import WrongState
+from .errors import NotSerializable, WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
 from .options import NAMES, JobOptions, lease_length, new_job, parents
-from .queues import enqueue
+from .queues import Names, enqueue, enqueue_many
 from .timing import Duration
+
+if TYPE_CHECKING:
+    from .typed.calls import Call
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -63,7 +66,6 @@ class Task(Generic[P, R]):
         self.__qualname__ = getattr(function, "__qualname__", name)
         self.__module__ = getattr(function, "__module__", "")
         self.__wrapped__ = function
-        self._signature: Any = None
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here and now."""
@@ -72,16 +74,52 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Have a worker run it; takes the arguments of the function itself.
 
-        Raises TypeError if the function cannot be called like that, NotSerializable if an argument
-        is not JSON.
+        Raises TypeError if the function cannot be called like that, NotSerializable with the place
+        if an argument is not what its annotation says, or has no JSON form.
         """
         refuse_while_loading()
-        options: dict[str, Any] = {**self.settings.options, **self.options}
-        queue = options.pop("queue", self.settings.queue)
+        names, options = self._how()
         takes = options.pop("pass_results", False)
-        self._check((None,) * (len(parents(options.get("after"))) if takes else 0) + args, kwargs)
-        text = codec.encode({"args": args, "kwargs": kwargs}, self.name)
-        return enqueue(self.home.verbs, (queue, TASK, self.name), text, options, takes=takes)
+        given = len(parents(options.get("after"))) if takes else 0
+        text = self._call.text(args, kwargs, given)
+        return enqueue(self.home.verbs, names, text, options, takes=takes)
+
+    def enqueue_many(self, calls: Sequence[tuple[Any, ...] | Mapping[str, Any]]) -> list[Job]:
+        """Enqueue many calls in one transaction with one wake-up; or none of them.
+
+        Each is a tuple of the positional arguments or a dict of the arguments by name. Raises as
+        `enqueue`, with the number of the call.
+        """
+        refuse_while_loading()
+        names, options = self._how()
+        takes = options.pop("pass_results", False)
+        given = len(parents(options.get("after"))) if takes else 0
+        texts = [self._text(n, call, given) for n, call in enumerate(calls)]
+        return enqueue_many(self.home.verbs, names, texts, options, takes=takes)
+
+    def _text(self, n: int, call: Any, given: int) -> str:
+        try:
+            if isinstance(call, tuple):
+                return self._call.text(call, {}, given)
+            if isinstance(call, Mapping):
+                return self._call.text((), dict(call), given)
+        except (TypeError, NotSerializable) as error:
+            raise type(error)(f"calls[{n}]: {error}") from None
+        raise TypeError(
+            f"calls[{n}] is {codec.short(call)}: give a tuple of positional arguments, such as "
+            "(value,), or a dict of arguments by name"
+        )
+
+    def _how(self) -> tuple[Names, dict[str, Any]]:
+        """Where to enqueue, and with which options."""
+        options: dict[str, Any] = {**self.settings.options, **self.options}
+        return (options.pop("queue", self.settings.queue), TASK, self.name), options
+
+    @property
+    def _call(self) -> Call:
+        from .typed import calls
+
+        return calls.of(self.function, self.name)
 
     def using(self, **options: Unpack[Options]) -> Task[P, R]:
         """The same task with options for what it enqueues; see `Options`."""
@@ -97,17 +135,6 @@ class Task(Generic[P, R]):
         other: Task[P, R] = Task(self.function, self.name, self.settings, home)
         other.options = options
         return other
-
-    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse now what would fail later, when nobody looks."""
-        if self._signature is None:
-            import inspect  # slow to import, and commands have no use for it
-
-            self._signature = inspect.signature(self.function)
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -131,6 +158,8 @@ def _main_name(module: str) -> str:
 
 def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
     """Remember a task. Two functions under one name are refused; loading one again is not."""
+    from .typed import calls
+
     there = known.get(task.name)
     if there is not None and not _is_again(there.function, task.function):
         raise WrongState(
@@ -138,6 +167,7 @@ def register(known: dict[str, Task[..., Any]], task: Task[..., Any]) -> None:
             f"{_place(task.function)}. Give one of them another name: @sloth.task(name=...)"
         )
     known[task.name] = registered[task.name] = task
+    calls.known[task.name] = task.function
 
 
 def _is_again(old: Callable[..., Any], new: Callable[..., Any]) -> bool:

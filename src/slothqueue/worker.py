@@ -84,7 +84,7 @@ class Worker:
         refuse_while_loading()
         with told_to_stop(self.stop), self._open():
             while not self._done():
-                if not self._turn():
+                if not self._turn() and not self._done():
                     self._wait()
 
     def run_until_idle(self) -> int:
@@ -99,7 +99,7 @@ class Worker:
             while not self._done():
                 if self._turn():
                     continue
-                if not self._runs and not self._ended:
+                if self._done() or not (self._runs or self._ended):
                     break
                 self._wait()
         return self.settled - before

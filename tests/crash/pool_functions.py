@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import resource
 import signal
@@ -23,6 +24,10 @@ def count():
 
 def echo(*args, **kwargs):
     return [args, kwargs]
+
+
+def tomorrow(day: datetime.date, *, sizes: dict[int, bytes]) -> tuple[datetime.date, bytes]:
+    return day + datetime.timedelta(days=1), sizes[1]
 
 
 def make(size):

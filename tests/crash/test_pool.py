@@ -61,6 +61,20 @@ def test_arguments_arrive_as_they_were_given(children: Children):
     assert value == [[1, "é\n", [None]], {"self": 1, "job": "x"}]
 
 
+def test_a_function_in_a_child_gets_and_returns_what_its_annotations_say(children: Children):
+    child = children.new()
+    got = children.value(child, "tomorrow", "2030-01-31", sizes={"1": "YQ=="})
+    assert got == ["2030-02-01", "YQ=="]
+    ending = children.run(child, "tomorrow", "31.1.2030", sizes={})
+    assert (ending["kind"], ending["error"]) == (
+        "fail",
+        "NotSerializable: tests.crash.pool_functions.tomorrow: day is '31.1.2030', and not a date; "
+        "its form is 2030-01-31",
+    )
+    ending = children.run(child, "tomorrow", "2030-01-31", sizes={"1": 5})
+    assert "sizes['1'] is 5, and not a bytes" in ending["error"]
+
+
 def test_a_function_knows_its_job(children: Children):
     job, attempt, token = children.value(children.new(), "who")
     assert (job, attempt) == (7, 2)

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ async def told_its_job(n: int) -> list[int]:
 def test_coroutines_run_side_by_side_each_within_its_job(loop: LoopThread):
     done = Outcomes()
     for n in range(50):
-        loop.start(told_its_job, [n], {}, current=job(number=n), done=done)
+        loop.start(partial(told_its_job, n), current=job(number=n), done=done)
     assert sorted(decode(e.result or "") for e in done.wait(50)) == [[n, n] for n in range(50)]
 
 
@@ -107,7 +108,7 @@ def test_a_cancelled_coroutine_ends_as_it_was_told(loop: LoopThread):
         started.set()
         await asyncio.Event().wait()
 
-    call = loop.start(hang, [], {}, current=job(), done=done)
+    call = loop.start(hang, current=job(), done=done)
     assert started.wait(DEADLINE)
     call.cancel(Ending("fail", error="timed out"))
     assert done.wait() == [Ending("fail", error="timed out")]
@@ -116,7 +117,7 @@ def test_a_cancelled_coroutine_ends_as_it_was_told(loop: LoopThread):
 def test_a_coroutine_cancelled_before_its_first_step_has_an_ending(loop: LoopThread):
     done = Outcomes()
     for _ in range(50):
-        loop.start(told_its_job, [1], {}, current=job(), done=done).cancel(Ending("release"))
+        loop.start(lambda: told_its_job(1), current=job(), done=done).cancel(Ending("release"))
     kinds = {ending.kind for ending in done.wait(50)}
     assert kinds <= {"release", "complete"}
 
@@ -132,7 +133,7 @@ def test_a_coroutine_that_completes_while_it_is_cancelled_has_completed(loop: Lo
             return "saved"
         return "never"
 
-    call = loop.start(stubborn, [], {}, current=job(), done=done)
+    call = loop.start(stubborn, current=job(), done=done)
     assert started.wait(DEADLINE)
     call.cancel(Ending("fail", error="timed out"))
     assert done.wait() == [Ending("complete", result='"saved"')]
@@ -154,9 +155,9 @@ def test_the_loop_outlives_whatever_a_coroutine_raises(loop: LoopThread):
         await asyncio.sleep(0)
 
     for n, each in enumerate((leave, leave_by_a_task, cancel_itself)):
-        loop.start(each, [], {}, current=job(), done=done)
+        loop.start(each, current=job(), done=done)
         assert done.wait(n + 1)[-1].kind == "fail"
-    loop.start(told_its_job, [1], {}, current=job(), done=done)
+    loop.start(lambda: told_its_job(1), current=job(), done=done)
     assert done.wait(4)[-1].kind == "complete"
 
 
@@ -167,7 +168,7 @@ def test_closing_the_loop_gives_back_what_runs_on_it(loop: LoopThread):
         started.set()
         await asyncio.Event().wait()
 
-    loop.start(hang, [], {}, current=job(), done=done)
+    loop.start(hang, current=job(), done=done)
     assert started.wait(DEADLINE)
     loop.close()
     assert [ending.kind for ending in done.wait()] == ["release"]

@@ -13,7 +13,7 @@ from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
     ("words", {"errors", "clock", "processes", "shim"}),
-    ("rules", {"timing", "models", "codec", "context"}),
+    ("rules", {"timing", "models", "codec", "context", "typed"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
@@ -94,6 +94,12 @@ NEIGHBORS = {
     ("context", "codec"),
     ("context", "timing"),
     ("models", "timing"),
+    # JSON by annotations, on top of plain JSON
+    ("typed.calls", "codec"),
+    ("typed.fitting", "codec"),
+    ("typed.records", "codec"),
+    ("typed.scalars", "codec"),
+    ("typed.shapes", "codec"),
     ("storage.base", "waiting"),
     # the engine and its parts
     ("storage.bound", "storage.migrate"),
@@ -179,7 +185,7 @@ NEIGHBORS = {
 }
 
 # Packages that are one room: they stand on the map as one, and the modules in them know each other.
-ROOMS = {"cli"}
+ROOMS = {"cli", "typed"}
 
 # Modules that know which engine there is, apart from the engines themselves.
 KNOWS_ENGINES = {"client"}
