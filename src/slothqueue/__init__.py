@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .handles import Job, Lease
     from .models import Event
     from .queues import Queue
+    from .reports import Finding
     from .tasks import Task
     from .worker import Worker
 
@@ -55,6 +56,7 @@ _HOMES = {
     "handles": ("Job", "Lease"),
     "models": ("Event",),
     "queues": ("Queue",),
+    "reports": ("Finding",),
     "tasks": ("Task",),
     "worker": ("Worker",),
 }
@@ -64,6 +66,7 @@ __all__ = [
     "CurrentJob",
     "Discard",
     "Event",
+    "Finding",
     "Job",
     "JobCancelled",
     "JobFailed",

@@ -25,6 +25,7 @@ from .upkeep import Upkeep
 from .waker import Waker
 
 if TYPE_CHECKING:
+    from .reports import Finding
     from .worker import Worker
 
 P = ParamSpec("P")
@@ -185,6 +186,20 @@ class Sloth:
         """The same through your own `sqlite3.Connection` on the same file; your commit decides."""
         refuse_while_loading()
         return Transaction(self.store.within(connection), self.verbs)
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    def check(self, *, quick: bool = False) -> list[Finding]:
+        """What is wrong with the file and with what is in it; empty if nothing is.
+
+        Reads one moment of the store and changes nothing, so others may go on using it. `quick`
+        leaves out what takes long in a large store: whether every index fits its table, and
+        whether every payload is JSON.
+        """
+        from .storage.check import findings
+
+        refuse_while_loading()
+        return self.store.read(lambda tx: findings(tx, quick=quick))
 
     # ---- opening and closing --------------------------------------------------------------------
 

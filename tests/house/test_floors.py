@@ -13,13 +13,14 @@ from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
     ("words", {"errors", "clock", "processes", "shim"}),
-    ("rules", {"timing", "models", "codec", "context"}),
+    ("rules", {"timing", "models", "codec", "context", "reports"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
         {
             "storage.sqlite",
             "storage.bound",
+            "storage.check",
             "storage.checkpoints",
             "storage.flushing",
             "storage.forking",
@@ -73,6 +74,8 @@ NEIGHBORS = {
     ("storage.sqlite", "storage.sqlite_errors"),
     ("storage.sqlite", "storage.sqlite_jobs"),
     ("storage.sqlite", "storage.sqlite_names"),
+    # a copy of the store, and looks at it
+    ("storage.check", "storage.migrate"),
     # the watcher and its parts
     ("senses", "herald"),
     ("senses", "kernel"),
@@ -130,6 +133,7 @@ ENGINES = {name for name in FLOORS[3][1] if name.startswith("storage.")}
 
 # Modules apart from the engines that may name `sqlite3`, each with its reason.
 NAMES_SQLITE3 = {
+    "storage.check": "makes an empty store to compare with",
     "storage.bound": "joins a connection of the user",
     "storage.checkpoints": "keeps the log small",
     "storage.locking": "waits for the write lock",

@@ -1,0 +1,16 @@
+"""What upkeep finds and tells: one fault of a store, one line of the doctor, one backup."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with a store: what it is, where it is, and what to do."""
+
+    what: str
+    where: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.where}. {self.remedy}"

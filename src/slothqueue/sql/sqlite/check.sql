@@ -1,0 +1,73 @@
+-- What must hold of every store at every moment. Each statement finds what does not: the id of a job, or
+-- another short name for the place, in one column. Parked jobs are waited for by somebody else than a
+-- claim, so they are filed nowhere.
+
+-- name: check_unfiled
+-- scan: looks at everything there is
+select id from _sloth_job where state = 0 and parked = 0
+except select id from _sloth_ready
+except select id from _sloth_sched
+except select id from _sloth_running
+
+-- name: check_filed_twice
+-- scan: looks at everything there is
+select id from (select id from _sloth_ready union all select id from _sloth_sched
+                union all select id from _sloth_running)
+group by id having count(*) > 1
+
+-- name: check_filed_for_nothing
+-- scan: looks at everything there is
+select id from (select id from _sloth_ready union select id from _sloth_sched)
+except select id from _sloth_job
+
+-- name: check_filed_though_over
+-- scan: looks at everything there is
+select id from (select id from _sloth_ready union select id from _sloth_sched
+                union select id from _sloth_running)
+intersect select id from _sloth_job where state > 1
+
+-- name: check_filed_elsewhere
+-- scan: looks at everything there is
+select j.id from (select id, lane from _sloth_ready union all select id, lane from _sloth_sched
+                  union all select id, lane from _sloth_running) f
+join _sloth_job j on j.id = f.id where j.lane <> f.lane
+
+-- name: check_running_nothing
+-- scan: looks at everything there is
+select id from _sloth_running except select id from _sloth_job
+
+-- name: check_held_by_nobody
+-- scan: looks at everything there is
+select id from _sloth_running
+where holder not in (select id from _sloth_holder) or worker not in (select id from _sloth_holder)
+
+-- name: check_state
+-- scan: looks at everything there is
+select id from _sloth_job where state not in (0, 2, 3, 4)
+
+-- name: check_lane_of_job
+-- scan: looks at everything there is
+select id from _sloth_job where lane not in (select id from _sloth_lane)
+
+-- name: check_queue_of_lane
+-- scan: looks at everything there is
+select 'lane ' || id from _sloth_lane where queue not in (select id from _sloth_queue)
+
+-- name: check_event_numbers
+-- scan: looks at everything there is
+-- The first event, n = 1, is told by the columns of the job.
+select job from _sloth_event group by job having min(n) <> 2 or max(n) <> count(*) + 1
+
+-- name: check_events_of_nothing
+-- scan: looks at everything there is
+select job from _sloth_event except select id from _sloth_job
+
+-- name: check_payload
+-- scan: looks at everything there is
+select id from _sloth_job where not json_valid(payload)
+
+-- name: check_name_of_store
+select '_sloth_meta' where not exists (select 1 from _sloth_meta where key = 'store')
+
+-- name: schema_objects
+select name, sql from sqlite_master where name like '\_sloth\_%' escape '\' and sql is not null
