@@ -22,7 +22,7 @@ CALLABLE = ("Sloth", "Retry", "Snooze", "Discard", "ManualClock")
 ORDER = (
     *("Sloth", "Queue", "Job", "Lease", "Event", "Transaction"),
     *("Task", "current_job", "CurrentJob", "Retry", "Snooze", "Discard"),
-    *("Worker", "Finding", "ManualClock"),
+    *("Worker", "Finding", "Backup", "ManualClock"),
 )
 
 HEAD = """\

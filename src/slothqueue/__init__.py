@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .handles import Job, Lease
     from .models import Event
     from .queues import Queue
-    from .reports import Finding
+    from .reports import Backup, Finding
     from .tasks import Task
     from .worker import Worker
 
@@ -56,13 +56,14 @@ _HOMES = {
     "handles": ("Job", "Lease"),
     "models": ("Event",),
     "queues": ("Queue",),
-    "reports": ("Finding",),
+    "reports": ("Backup", "Finding"),
     "tasks": ("Task",),
     "worker": ("Worker",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Backup",
     "CurrentJob",
     "Discard",
     "Event",

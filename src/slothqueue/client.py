@@ -25,7 +25,7 @@ from .upkeep import Upkeep
 from .waker import Waker
 
 if TYPE_CHECKING:
-    from .reports import Finding
+    from .reports import Backup, Finding
     from .worker import Worker
 
 P = ParamSpec("P")
@@ -188,6 +188,38 @@ class Sloth:
         return Transaction(self.store.within(connection), self.verbs)
 
     # ---- upkeep ---------------------------------------------------------------------------------
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> Backup:
+        """Copy the store as it is at this moment to a file, while others go on using it.
+
+        The copy is checked, on the disk and whole when it appears under its name; until then, and
+        if anything fails, that name is not touched. It is a store of its own: jobs that run now are
+        queued again in it. The output of commands is not in it. `force` replaces a file that is
+        there. `progress` is called with "copy" or "check", and how much of it is done, 0 to 1.
+
+        Raises WrongState if there is something already, StoreFull, StoreReadOnly or
+        StoreUnavailable if the place is no good, StoreCorrupt if this store is damaged.
+        """
+        from .copies import make_own
+        from .reports import Backup
+        from .storage.backup import back_up
+
+        refuse_while_loading()
+        store = self.store
+        made = back_up(
+            store,
+            path,
+            force=force,
+            finish=lambda tx: make_own(store, tx),
+            progress=progress or (lambda what, fraction: None),
+        )
+        return Backup(*made)
 
     def check(self, *, quick: bool = False) -> list[Finding]:
         """What is wrong with the file and with what is in it; empty if nothing is.

@@ -14,3 +14,11 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.where}. {self.remedy}"
+
+
+class Backup(NamedTuple):
+    """A finished backup: where it is, its bytes, and the running jobs that start again in it."""
+
+    path: str
+    bytes: int
+    reissued: int

@@ -19,6 +19,7 @@ FLOORS: list[tuple[str, set[str]]] = [
         "engines and what they ask of the kernel",
         {
             "storage.sqlite",
+            "storage.backup",
             "storage.bound",
             "storage.check",
             "storage.checkpoints",
@@ -43,7 +44,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "spawn",
         },
     ),
-    ("features", {"jobs", "handles", "lanes", "presence", "settling", "upkeep", "waker"}),
+    ("features", {"copies", "jobs", "handles", "lanes", "presence", "settling", "upkeep", "waker"}),
     ("compound features", {"commands", "queues", "tasks"}),
     ("running", {"attempt", "beats", "child", "ear", "launching", "loading", "pool", "running"}),
     ("worker", {"worker", "steps", "telling"}),
@@ -75,7 +76,10 @@ NEIGHBORS = {
     ("storage.sqlite", "storage.sqlite_jobs"),
     ("storage.sqlite", "storage.sqlite_names"),
     # a copy of the store, and looks at it
+    ("storage.backup", "liveness"),
+    ("storage.backup", "storage.sqlite_errors"),
     ("storage.check", "storage.migrate"),
+    ("copies", "settling"),
     # the watcher and its parts
     ("senses", "herald"),
     ("senses", "kernel"),
@@ -133,6 +137,7 @@ ENGINES = {name for name in FLOORS[3][1] if name.startswith("storage.")}
 
 # Modules apart from the engines that may name `sqlite3`, each with its reason.
 NAMES_SQLITE3 = {
+    "storage.backup": "copies the pages",
     "storage.check": "makes an empty store to compare with",
     "storage.bound": "joins a connection of the user",
     "storage.checkpoints": "keeps the log small",
