@@ -45,6 +45,8 @@ class Sloth:
     the wait for the write lock; then StoreBusy. May be used from any thread, and after a fork.
     """
 
+    _engine = SqliteStore
+
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -60,7 +62,7 @@ class Sloth:
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self._store_id: str | None = None
-        self.store = SqliteStore(
+        self.store = self._engine(
             _path(url),
             clock=self.clock,
             durability=durability,

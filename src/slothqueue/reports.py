@@ -22,3 +22,15 @@ class Backup(NamedTuple):
     path: str
     bytes: int
     reissued: int
+
+
+LEVELS = ("ok", "note", "warning", "problem")
+
+
+class Mark(NamedTuple):
+    """What the doctor says of one thing: how it is (one of LEVELS), what was found, what to do."""
+
+    check: str
+    level: str
+    found: str
+    remedy: str | None = None

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from slothqueue import LeaseLost, Sloth, SlothError, copies
+from slothqueue.cli import main
 from slothqueue.errors import StoreFull
+from slothqueue.onlooking import Onlooker
 from slothqueue.storage import backup
 
 from .support import audit, rows
@@ -30,6 +32,8 @@ def attempt(path: str, verb: str) -> None:
     sloth = Sloth(path, busy_timeout=1)
     mail = sloth.queue("mail")
     verbs = {"open": sloth.stats, "write": lambda: mail.enqueue(1).id, "claim": mail.claim}
+    verbs["examine"] = lambda: json.dumps(list(Onlooker(path).examine()))
+    verbs["look"] = Onlooker(path).stats
     verbs["backup"] = lambda: sloth.backup(os.path.dirname(os.path.dirname(path)) + "/copy.db")
     try:
         print(json.dumps(["fine", str(verbs[verb]())]))
@@ -132,6 +136,22 @@ def backup_when_full(folder: str) -> None:
     disk.free()
     made = disk.sloth.backup(folder + "/copy.db")
     audit(Sloth(made.path))
+
+
+def commands_when_full(folder: str) -> None:
+    """The command line says so, too, still shows what there is, and goes on when there is room."""
+    disk = SmallDisk(folder)
+    add = ["add", "--db", disk.path, "--", "echo", "x" * 9_000]
+    disk.fill()
+    codes = [main(add) for _ in range(400)]
+    assert codes[-1] == 75, codes
+    assert main(["list", "--db", disk.path]) == 0
+    assert main(["doctor", "--db", disk.path]) == 1
+    assert main(["backup", "--db", disk.path, folder + "/copy.db"]) == 75
+    disk.free()
+    assert main(add) == 0
+    assert len(disk.sloth.jobs(limit=1_000)) == 2 + codes.count(0)
+    audit(disk.sloth)
 
 
 def work_when_full(folder: str) -> None:

@@ -25,10 +25,13 @@ FLOORS: list[tuple[str, set[str]]] = [
             "storage.checkpoints",
             "storage.flushing",
             "storage.forking",
+            "storage.health",
             "storage.locking",
+            "storage.log_readers",
             "storage.opening",
             "storage.outlook",
             "storage.readers",
+            "storage.reading",
             "storage.turns",
             "storage.sqlite_errors",
             "storage.sqlite_jobs",
@@ -49,7 +52,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ("running", {"attempt", "beats", "child", "ear", "launching", "loading", "pool", "running"}),
     ("worker", {"worker", "steps", "telling"}),
     ("face", {"client"}),
-    ("second faces", {"testing"}),
+    ("second faces", {"onlooking", "testing"}),
     ("doors", {"cli"}),
     ("the public names", {"__init__", "__main__"}),
 ]
@@ -79,6 +82,20 @@ NEIGHBORS = {
     ("storage.backup", "liveness"),
     ("storage.backup", "storage.sqlite_errors"),
     ("storage.check", "storage.migrate"),
+    ("storage.health", "storage.check"),
+    ("storage.health", "storage.checkpoints"),
+    ("storage.health", "storage.filesystem"),
+    ("storage.health", "storage.log_readers"),
+    ("storage.health", "storage.migrate"),
+    ("storage.health", "storage.opening"),
+    ("storage.health", "storage.reading"),
+    ("storage.health", "storage.sqlite_errors"),
+    ("storage.reading", "storage.locking"),
+    ("storage.reading", "storage.migrate"),
+    ("storage.reading", "storage.opening"),
+    ("storage.reading", "storage.readers"),
+    ("storage.reading", "storage.sqlite"),
+    ("storage.reading", "storage.sqlite_errors"),
     ("copies", "settling"),
     # the watcher and its parts
     ("senses", "herald"),
@@ -132,13 +149,15 @@ NEIGHBORS = {
 ROOMS = {"cli"}
 
 # Modules that know which engine there is, apart from the engines themselves.
-KNOWS_ENGINES = {"client"}
+KNOWS_ENGINES = {"client", "onlooking"}
 ENGINES = {name for name in FLOORS[3][1] if name.startswith("storage.")}
 
 # Modules apart from the engines that may name `sqlite3`, each with its reason.
 NAMES_SQLITE3 = {
     "storage.backup": "copies the pages",
     "storage.check": "makes an empty store to compare with",
+    "storage.health": "tells its version",
+    "storage.reading": "opens the file to look at it only",
     "storage.bound": "joins a connection of the user",
     "storage.checkpoints": "keeps the log small",
     "storage.locking": "waits for the write lock",

@@ -71,3 +71,10 @@ select '_sloth_meta' where not exists (select 1 from _sloth_meta where key = 'st
 
 -- name: schema_objects
 select name, sql from sqlite_master where name like '\_sloth\_%' escape '\' and sql is not null
+
+-- name: other_tables
+select count(*) from sqlite_master where type = 'table' and name not like '\_sloth\_%' escape '\'
+
+-- name: newest_job
+-- When the job of the highest id was made, by the clock of then.
+select created from _sloth_job where id = (select max(id) from _sloth_job)
