@@ -20,7 +20,6 @@ def make_own(store: Store, tx: Tx) -> int:
     Returns how many jobs that were. The store tells the time and the words; it is not touched.
     """
     names = store.names
-    names.set_meta(tx, "copied_from", names.meta(tx, "store") or "")
     names.set_meta(tx, "store", os.urandom(8).hex())
     known = {holder.id: holder.label for holder in store.jobs.holders(tx)}
     taken = 0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..onlooking import Onlooker
 
 COLORS = {"ok": "green", "note": "blue", "warning": "yellow", "problem": "red"}
-WIDTH = 100
+WIDTH, INDENT = 100, " " * 9
 A_MOMENT = 5_000  # ms
 
 
@@ -88,18 +88,20 @@ def _show(session: Session, mark: Mark) -> str:
         session.tell(mark._asdict())
         return mark.level
     level = session.screen.paint(f"{mark.level:<8}", COLORS[mark.level])
-    width = min(session.screen.width or WIDTH, WIDTH)
-    session.say(*_folded(f"{level} {mark.check}: {one_line(mark.found)}", 9, width, len(level) - 8))
+    width = session.screen.width and min(session.screen.width, WIDTH)
+    session.say(*_folded(f"{level} {mark.check}: {one_line(mark.found)}", width, len(level) - 8))
     if mark.remedy:
-        session.say(*_folded(" " * 9 + one_line(mark.remedy), 9, width, 0))
+        session.say(*_folded(INDENT + one_line(mark.remedy), width, 0))
     sys.stdout.flush()  # what follows may take a while
     return mark.level
 
 
-def _folded(line: str, indent: int, width: int, unseen: int) -> list[str]:
-    """The line in as many as it takes; `unseen` of its characters take no column."""
+def _folded(line: str, width: int | None, unseen: int) -> list[str]:
+    """The line in as many as it takes on a terminal; `unseen` of its characters take no column."""
+    if width is None:
+        return [line]
     first, *rest = folded(line, width + unseen)
-    more = folded(" " * indent + " ".join(part.strip() for part in rest), width) if rest else []
+    more = folded(INDENT + " ".join(part.strip() for part in rest), width) if rest else []
     return [first, *more]
 
 

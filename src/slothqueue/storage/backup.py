@@ -183,12 +183,16 @@ class Draft:
 def sweep(folder: str) -> None:
     """Remove what backups that were killed have left in this directory."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
-        for path in found:
-            lock = lock_directory(path) if free(path) else None
-            if lock is not None:
-                shutil.rmtree(path, ignore_errors=True)
-                os.close(lock)
+        for path in [entry.path for entry in entries if entry.name.startswith(PREFIX)]:
+            with contextlib.suppress(OSError):  # one of another user says nothing of the next
+                _remove_leftover(path)
+
+
+def _remove_leftover(path: str) -> None:
+    lock = lock_directory(path) if free(path) else None
+    if lock is not None:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
 
 
 # ---- the pages ----------------------------------------------------------------------------------

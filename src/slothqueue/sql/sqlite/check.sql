@@ -17,14 +17,14 @@ group by id having count(*) > 1
 
 -- name: check_filed_for_nothing
 -- scan: looks at everything there is
-select id from (select id from _sloth_ready union select id from _sloth_sched)
-except select id from _sloth_job
+select f.id from (select id from _sloth_ready union all select id from _sloth_sched) f
+where not exists (select 1 from _sloth_job j where j.id = f.id)
 
 -- name: check_filed_though_over
 -- scan: looks at everything there is
-select id from (select id from _sloth_ready union select id from _sloth_sched
-                union select id from _sloth_running)
-intersect select id from _sloth_job where state > 1
+select f.id from (select id from _sloth_ready union all select id from _sloth_sched
+                  union all select id from _sloth_running) f
+join _sloth_job j on j.id = f.id where j.state > 1
 
 -- name: check_filed_elsewhere
 -- scan: looks at everything there is
