@@ -22,7 +22,7 @@ CALLABLE = ("Sloth", "Retry", "Snooze", "Discard", "ManualClock")
 ORDER = (
     *("Sloth", "Queue", "JobOptions", "Job", "Lease", "Event", "Group", "Transaction"),
     *("Task", "current_job", "CurrentJob", "Retry", "Snooze", "Discard", "register"),
-    *("Worker", "ManualClock"),
+    *("Worker", "Finding", "Backup", "ManualClock"),
 )
 
 HEAD = """\

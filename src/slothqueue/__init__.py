@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .models import Event
     from .options import JobOptions
     from .queues import Queue
+    from .reports import Backup, Finding
     from .tasks import Task
     from .typed.annotations import register
     from .worker import Worker
@@ -60,6 +61,7 @@ _HOMES = {
     "models": ("Event",),
     "options": ("JobOptions",),
     "queues": ("Queue",),
+    "reports": ("Backup", "Finding"),
     "tasks": ("Task",),
     "typed.annotations": ("register",),
     "worker": ("Worker",),
@@ -67,9 +69,11 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Backup",
     "CurrentJob",
     "Discard",
     "Event",
+    "Finding",
     "Group",
     "Job",
     "JobCancelled",

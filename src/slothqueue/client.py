@@ -29,6 +29,7 @@ from .upkeep import Upkeep
 from .waker import Waker
 
 if TYPE_CHECKING:
+    from .reports import Backup, Finding
     from .worker import Worker
 
 P = ParamSpec("P")
@@ -47,6 +48,8 @@ class Sloth:
     the wait for the write lock; then StoreBusy. May be used from any thread, and after a fork.
     """
 
+    _engine = SqliteStore
+
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -62,7 +65,7 @@ class Sloth:
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self._store_id: str | None = None
-        self.store = SqliteStore(
+        self.store = self._engine(
             _path(url),
             clock=self.clock,
             durability=durability,
@@ -272,6 +275,52 @@ class Sloth:
         """The same through your own `sqlite3.Connection` on the same file; your commit decides."""
         refuse_while_loading()
         return Transaction(self.store.within(connection), self.verbs)
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> Backup:
+        """Copy the store as it is at this moment to a file, while others go on using it.
+
+        The copy is checked, on the disk and whole when it appears under its name; until then, and
+        if anything fails, that name is not touched. It is a store of its own: jobs that run now are
+        queued again in it. The output of commands is not in it. `force` replaces a file that is
+        there. `progress` is called with "copy" or "check", and how much of it is done, 0 to 1.
+
+        Raises WrongState if there is something already, StoreFull, StoreReadOnly or
+        StoreUnavailable if the place is no good, StoreCorrupt if this store is damaged.
+        """
+        from .copies import make_own
+        from .reports import Backup
+        from .storage.backup import back_up
+
+        refuse_while_loading()
+        store = self.store
+        made = back_up(
+            store,
+            path,
+            force=force,
+            finish=lambda tx: make_own(store, tx),
+            progress=progress or (lambda what, fraction: None),
+        )
+        return Backup(*made)
+
+    def check(self, *, quick: bool = False) -> list[Finding]:
+        """What is wrong with the file and with what is in it; empty if nothing is.
+
+        Reads one moment of the store and changes nothing, so others may go on using it. `quick`
+        leaves out what takes long in a large store: whether every index fits its table, and
+        whether every payload is JSON.
+        """
+        from .storage.check import findings
+
+        refuse_while_loading()
+        return self.store.read(lambda tx: findings(tx, quick=quick))
 
     # ---- opening and closing --------------------------------------------------------------------
 

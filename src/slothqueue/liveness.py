@@ -159,6 +159,26 @@ def lock_new(path: str) -> int:
     return descriptor
 
 
+def lock_directory(path: str) -> int | None:
+    """Lock a directory until the descriptor is closed; None if somebody else has it, or took it.
+
+    Where the file system knows no such locks, it is not locked.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        gone = not os.path.exists(path)
+    except OSError as error:
+        gone = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+    if gone:
+        os.close(descriptor)
+    return None if gone else descriptor
+
+
 def _unusable(directory: str, error: OSError) -> StoreUnavailable:
     """The directory of locks cannot be made or written to."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

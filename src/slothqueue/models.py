@@ -126,7 +126,7 @@ INTERRUPTED = "it was interrupted"
 
 def _was_interrupted(ending: Ending) -> bool:
     """Whether its process died without an answer."""
-    return ending.kind == "reclaim" and ending.reason in ("gone", "restarted")
+    return ending.kind == "reclaim" and ending.reason in ("gone", "restarted", "copied")
 
 
 def _interrupted(ending: Ending, judged: Verdict, wish: str) -> Verdict:

@@ -118,6 +118,7 @@ def writer_gets_in(path: Any) -> None:
 def audit(sloth: Sloth) -> dict[int, Any]:
     """What must hold of every store at rest; its jobs by id."""
     check_file(sloth.path)
+    assert sloth.check() == []
     jobs = {job.id: job for job in sloth.jobs(limit=100_000)}
     for job in jobs.values():
         check_history(job)

@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slothqueue import LeaseLost, Sloth, SlothError
+from slothqueue import LeaseLost, Sloth, SlothError, copies
+from slothqueue.cli import main
 from slothqueue.errors import StoreFull
+from slothqueue.onlooking import Onlooker
+from slothqueue.storage import backup
 
 from .support import audit, rows
 
@@ -21,6 +24,7 @@ NOBODY = 65534
 def attempt(path: str, verb: str) -> None:
     """Try one thing as a user without rights; print what came of it."""
     codecs.lookup("ascii")  # what is imported later may be out of reach then
+    assert backup.__file__ and copies.__file__
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -28,6 +32,9 @@ def attempt(path: str, verb: str) -> None:
     sloth = Sloth(path, busy_timeout=1)
     mail = sloth.queue("mail")
     verbs = {"open": sloth.stats, "write": lambda: mail.enqueue(1).id, "claim": mail.claim}
+    verbs["examine"] = lambda: json.dumps(list(Onlooker(path).examine()))
+    verbs["look"] = Onlooker(path).stats
+    verbs["backup"] = lambda: sloth.backup(os.path.dirname(os.path.dirname(path)) + "/copy.db")
     try:
         print(json.dumps(["fine", str(verbs[verb]())]))
     except SlothError as error:
@@ -114,6 +121,37 @@ def open_when_full(folder: str) -> None:
     _refused(lambda: sloth.queue("mail").enqueue(1))
     disk.free()
     assert sloth.queue("mail").enqueue(1).id == 1
+
+
+def backup_when_full(folder: str) -> None:
+    """A backup without room is refused before it starts, or ends with the disk; nothing stays."""
+    disk = SmallDisk(folder)
+    disk.sloth.queue("mail").enqueue_many([{"filler": "x" * 500}] * 300)
+    disk.fill()
+    before = os.listdir(folder)
+    _refused(lambda: disk.sloth.backup(folder + "/copy.db"))
+    statvfs, os.statvfs = os.statvfs, lambda path: statvfs("/")
+    _refused(lambda: disk.sloth.backup(folder + "/copy.db"))
+    assert os.listdir(folder) == before, os.listdir(folder)
+    disk.free()
+    made = disk.sloth.backup(folder + "/copy.db")
+    audit(Sloth(made.path))
+
+
+def commands_when_full(folder: str) -> None:
+    """The command line says so, too, still shows what there is, and goes on when there is room."""
+    disk = SmallDisk(folder)
+    add = ["add", "--db", disk.path, "--", "echo", "x" * 9_000]
+    disk.fill()
+    codes = [main(add) for _ in range(400)]
+    assert codes[-1] == 75, codes
+    assert main(["list", "--db", disk.path]) == 0
+    assert main(["doctor", "--db", disk.path]) == 1
+    assert main(["backup", "--db", disk.path, folder + "/copy.db"]) == 75
+    disk.free()
+    assert main(add) == 0
+    assert len(disk.sloth.jobs(limit=1_000)) == 2 + codes.count(0)
+    audit(disk.sloth)
 
 
 def work_when_full(folder: str) -> None:

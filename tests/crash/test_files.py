@@ -281,6 +281,24 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path: Path):
         assert mode == (0o700 if path.is_dir() else 0o600), f"{path.name}: {mode:o}"
 
 
+@pytest.mark.parametrize("what", ["file", "directory", "unreadable"])
+def test_a_place_without_rights_is_told_by_the_doctor(public: Path, what: str):
+    path = public / "work.db"
+    made(path)
+    path.chmod({"file": 0o444, "directory": 0o666, "unreadable": 0}[what])
+    shutil.rmtree(public / "work.db-live")
+    public.chmod(0o555 if what == "directory" else 0o777)
+    kind, message = as_nobody(path, "examine")
+    marks = {mark[0]: mark for mark in json.loads(message)} if kind == "fine" else {}
+    problem = marks["file" if what == "unreadable" else "permissions"]
+    assert problem[1] == "problem" and "permission" in problem[3]
+    if what != "unreadable":
+        assert marks["integrity"][1] == "ok"
+        kind, message = as_nobody(path, "look")
+        assert kind == "fine" and "'queued': 200" in message
+    assert {one.name for one in public.iterdir()} == {"work.db"}
+
+
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     line = f"90 1 0:50 / {tmp_path} rw,relatime shared:1 - nfs4 server:/export rw\n"
     monkeypatch.setattr(filesystem, "_mounts", lambda: line)
@@ -303,7 +321,14 @@ def _may_mount() -> bool:
 
 @pytest.mark.skipif(not _may_mount(), reason="needs the right to mount a small file system")
 @pytest.mark.parametrize(
-    "verb", ["enqueue_until_full", "end_jobs_when_full", "open_when_full", "work_when_full"]
+    "verb",
+    [
+        "enqueue_until_full",
+        "end_jobs_when_full",
+        "open_when_full",
+        "work_when_full",
+        "commands_when_full",
+    ],
 )
 def test_a_full_disk_is_said_and_nothing_that_was_confirmed_is_lost(tmp_path: Path, verb: str):
     apart = ("unshare", "--mount", "--propagation", "private")

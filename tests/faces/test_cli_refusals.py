@@ -108,7 +108,10 @@ def test_a_queue_that_is_not_there_is_told(sloth: Cli):
     assert "there is no queue 'nope'" in sloth.refused("list", "-q", "nope", code=2)
 
 
-COMMANDS = [["status"], ["list"], ["show", "1"], ["add", "--", "true"], ["worker", "--until-idle"]]
+COMMANDS = [
+    *(["status"], ["list"], ["show", "1"], ["add", "--", "true"], ["worker", "--until-idle"]),
+    ["backup", "copy.db"],
+]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])

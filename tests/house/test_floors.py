@@ -13,20 +13,25 @@ from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
     ("words", {"errors", "clock", "processes", "shim"}),
-    ("rules", {"timing", "models", "codec", "context", "typed"}),
+    ("rules", {"timing", "models", "codec", "context", "reports", "typed"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
         {
             "storage.sqlite",
+            "storage.backup",
             "storage.bound",
+            "storage.check",
             "storage.checkpoints",
             "storage.flushing",
             "storage.forking",
+            "storage.health",
             "storage.locking",
+            "storage.log_readers",
             "storage.opening",
             "storage.outlook",
             "storage.readers",
+            "storage.reading",
             "storage.turns",
             "storage.sqlite_errors",
             "storage.sqlite_claims",
@@ -50,6 +55,7 @@ FLOORS: list[tuple[str, set[str]]] = [
         "features",
         {
             "control",
+            "copies",
             "crew",
             "handles",
             "jobs",
@@ -83,7 +89,7 @@ FLOORS: list[tuple[str, set[str]]] = [
     ),
     ("worker", {"worker", "steps", "telling"}),
     ("face", {"client"}),
-    ("second faces", {"testing"}),
+    ("second faces", {"onlooking", "testing"}),
     ("doors", {"cli"}),
     ("the public names", {"__init__", "__main__"}),
 ]
@@ -120,6 +126,25 @@ NEIGHBORS = {
     ("storage.sqlite_jobs", "storage.sqlite_claims"),
     ("storage.sqlite_claims", "storage.sqlite_waits"),
     ("storage.sqlite_waits", "storage.sqlite_limits"),
+    # a copy of the store, and looks at it
+    ("storage.backup", "liveness"),
+    ("storage.backup", "storage.sqlite_errors"),
+    ("storage.check", "storage.migrate"),
+    ("storage.health", "storage.check"),
+    ("storage.health", "storage.checkpoints"),
+    ("storage.health", "storage.filesystem"),
+    ("storage.health", "storage.log_readers"),
+    ("storage.health", "storage.migrate"),
+    ("storage.health", "storage.opening"),
+    ("storage.health", "storage.reading"),
+    ("storage.health", "storage.sqlite_errors"),
+    ("storage.reading", "storage.locking"),
+    ("storage.reading", "storage.migrate"),
+    ("storage.reading", "storage.opening"),
+    ("storage.reading", "storage.readers"),
+    ("storage.reading", "storage.sqlite"),
+    ("storage.reading", "storage.sqlite_errors"),
+    ("copies", "settling"),
     # the watcher and its parts
     ("senses", "herald"),
     ("senses", "kernel"),
@@ -188,11 +213,15 @@ NEIGHBORS = {
 ROOMS = {"cli", "typed"}
 
 # Modules that know which engine there is, apart from the engines themselves.
-KNOWS_ENGINES = {"client"}
+KNOWS_ENGINES = {"client", "onlooking"}
 ENGINES = {name for name in FLOORS[3][1] if name.startswith("storage.")}
 
 # Modules apart from the engines that may name `sqlite3`, each with its reason.
 NAMES_SQLITE3 = {
+    "storage.backup": "copies the pages",
+    "storage.check": "makes an empty store to compare with",
+    "storage.health": "tells its version",
+    "storage.reading": "opens the file to look at it only",
     "storage.bound": "joins a connection of the user",
     "storage.checkpoints": "keeps the log small",
     "storage.locking": "waits for the write lock",

@@ -17,6 +17,8 @@ COMMANDS = {
     "follow": ("output", "what a job writes, while it writes it"),
     "wait": ("waiting", "wait until jobs have ended"),
     "worker": ("working", "run jobs until told to stop"),
+    "backup": ("backup", "copy the store to a file while it is in use"),
+    "doctor": ("doctor", "what is wrong with this store, and what to do"),
 }
 """Each command with the module that it lives in and what it does in one line."""
 

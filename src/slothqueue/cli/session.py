@@ -40,13 +40,18 @@ class Session:
         """The file that keeps the jobs."""
         return self.db or os.environ.get("SLOTH_DB") or os.path.join(data_directory(), "sloth.db")
 
+    @property
+    def by_default(self) -> bool:
+        """Whether nobody has said which file."""
+        return not (self.db or os.environ.get("SLOTH_DB"))
+
     def store(self) -> Sloth:
         """The store, made if it is not there."""
         if self._sloth is None:
             from ..client import Sloth
 
             path = self.path()
-            if not (self.db or os.environ.get("SLOTH_DB")):
+            if self.by_default:
                 _make_private(data_directory())
             self._sloth = Sloth(path, say=self.note)
         return self._sloth
@@ -55,8 +60,7 @@ class Session:
         """The store for a command that only looks. Raises NoStoreYet, and makes nothing."""
         path = self._file()
         folder = os.path.dirname(path)
-        by_default = not (self.db or os.environ.get("SLOTH_DB"))
-        if not os.path.lexists(path) and (by_default or os.path.isdir(folder)):
+        if not os.path.lexists(path) and (self.by_default or os.path.isdir(folder)):
             raise NoStoreYet(f"there are no jobs yet: {path} does not exist. `sloth add` makes it")
         return self.store()
 

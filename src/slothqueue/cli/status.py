@@ -222,5 +222,5 @@ def _warn(session: Session, sloth: Sloth) -> None:
     if log > MUCH_LOG:
         session.note(
             f"the write-ahead log has grown to {size(log)}: a reader keeps the log from being "
-            "reused. Look for a program that has had a transaction open for long"
+            f"reused. `{session.command('doctor')}` tells which"
         )

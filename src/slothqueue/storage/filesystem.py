@@ -67,7 +67,7 @@ def check(path: str) -> str | None:
     system cheaply; elsewhere only synced folders are noticed.
     """
     real = os.path.realpath(path)
-    mount = kind_of(real, _mounts())
+    mount = mount_of(path)
     if mount is not None:
         reason = _why_not(mount.kind)
         if reason is not None:
@@ -77,6 +77,11 @@ def check(path: str) -> str | None:
                 "machine, or say allow_unsafe_fs=True and live with timed leases only."
             )
     return _warning(path, real)
+
+
+def mount_of(path: str) -> Mount | None:
+    """Where this path lies, links resolved; None where the system does not tell."""
+    return kind_of(os.path.realpath(path), _mounts())
 
 
 def kind_of(path: str, mountinfo_text: str) -> Mount | None:
@@ -169,6 +174,25 @@ def locks_work(directory: str) -> bool:
         os.close(first)
         if second >= 0:
             os.close(second)
+
+
+def locks_seem_to_work(directory: str) -> bool:
+    """The same, told by locks on the directory itself: nothing is written."""
+    try:
+        import fcntl  # not there on Windows
+    except ImportError:
+        return False
+    descriptors = [os.open(directory, os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
+    try:
+        fcntl.flock(descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return _refused(descriptors[1])
+    except BlockingIOError:  # somebody else tries the same right now, and excludes us
+        return True
+    except OSError:
+        return False
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _refused(descriptor: int) -> bool:

@@ -43,6 +43,16 @@ def pending(tx: Tx, path: str) -> list[tuple[int, str, str]]:
     return [script for script in known if script[0] not in have]
 
 
+def version(tx: Tx) -> int:
+    """The newest script that this file has had; 0 if it has no tables of ours."""
+    return max((version for version, _, _ in _applied(tx)), default=0)
+
+
+def novelties(tx: Tx) -> bool:
+    """Whether a newer slothqueue has added something to this file that we need not know."""
+    return version(tx) > scripts()[-1][0]
+
+
 def _applied(tx: Tx) -> list[tuple[int, str, int]]:
     try:
         return list(tx.execute(_READ).fetchall())

@@ -62,23 +62,32 @@ def prepare_live(live: str, store_id: str) -> bool:
     """
     make_private(live)
     mark = os.path.join(live, "store")
-    try:
-        with open(mark, encoding="ascii") as file:
-            found = file.read()
-    except OSError:
-        found = ""
-    if found and found != store_id and _in_use(live):
+    if in_use_by_others(live, store_id):
         raise StoreUnavailable(
             f"{live} belongs to another store, and a process still uses it. Was the file beside it "
             "replaced? End that process, or put the store elsewhere."
         )
     try:
-        if found != store_id:
+        if _read(mark) != store_id:
             with open(mark, "w", encoding="ascii", opener=_private) as file:
                 file.write(store_id)
         return filesystem.locks_work(live)
     except OSError:  # it may be read but not written: whoever registers there is told
         return True
+
+
+def in_use_by_others(live: str, store_id: str) -> bool:
+    """Whether somebody lives in this directory as a user of another store."""
+    found = _read(os.path.join(live, "store"))
+    return bool(found) and found != store_id and _in_use(live)
+
+
+def _read(mark: str) -> str:
+    try:
+        with open(mark, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _private(path: str, flags: int) -> int:
@@ -150,8 +159,7 @@ def set_up(
 
 
 def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patience: float) -> None:
-    patiently(lambda tx: _refuse_garbage(tx, path), tx, patience)
-    _check_length(tx, path, patience)
+    check_whole(tx, path, patience)
     mode = patiently(_journal_mode, tx, patience)
     if mode != "wal":
         raise StoreUnavailable(
@@ -168,6 +176,12 @@ def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patie
         except BaseException:
             undo(tx)
             raise
+
+
+def check_whole(tx: sqlite3.Cursor, path: str, patience: float) -> None:
+    """Raises StoreCorrupt if the file is no database, or was cut short."""
+    patiently(lambda tx: _refuse_garbage(tx, path), tx, patience)
+    _check_length(tx, path, patience)
 
 
 def _refuse_garbage(tx: sqlite3.Cursor, path: str) -> None:

@@ -147,7 +147,8 @@ class SqliteJobs(SqliteClaims):
     def holders(self, tx: Tx) -> list[Holder]:
         return [Holder(*row) for row in tx.execute(SQL["holders"]).fetchall()]
 
-    def leases_of(self, tx: Tx, holder: int) -> list[Held]:
+    def leases_of(self, tx: Tx, holder: int | None) -> list[Held]:
+        """The leases of one holder; of None, all."""
         return [Held(*row) for row in tx.execute(SQL["leases_of"], (holder,)).fetchall()]
 
     def silent(self, tx: Tx, awake: Millis, boot: str) -> list[Held]:

@@ -168,7 +168,8 @@ select min(r.until) from _sloth_running r join _sloth_holder h on h.id = r.holde
 
 -- name: leases_of
 -- scan: one row per live lease
-select id, lane, attempt, fence, holder, worker, claimed, until from _sloth_running where holder = ?1
+select id, lane, attempt, fence, holder, worker, claimed, until from _sloth_running
+where ?1 is null or holder = ?1
 
 -- name: silent_leases
 -- scan: one row per live lease
