@@ -61,6 +61,7 @@ def measure(name: str, full: bool) -> tuple[list[dict[str, Any]], int]:
     # Reading modules without a cache takes twice the time.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     source = str(HERE.parent / "src")
+    env["SLOTH_AUTOSTART"] = "0"  # what is measured starts its own workers
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [source, env.get("PYTHONPATH")]))
     done = subprocess.run(argv, stdout=subprocess.PIPE, env=env, check=False, text=True)
     _progress("")

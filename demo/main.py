@@ -53,6 +53,7 @@ class Demo:
         """What the workers and all that they start inherit."""
         here, source = Path(__file__).resolve().parent, Path(slothqueue.__file__).parents[1]
         os.environ["SLOTH_DB"] = str(self.store)
+        os.environ["SLOTH_AUTOSTART"] = "0"  # whoever works here is one of ours
         os.environ["DEMO_RECORD"] = str(self.record)
         os.environ[workers.MARK] = self.mark
         os.environ["PYTHONPATH"] = os.pathsep.join([str(here), str(source)])

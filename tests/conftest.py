@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from slothqueue import ManualClock, Sloth
 
 PATIENCE = 20.0
 """Real seconds until a test that waits for another thread or process gives up."""
+
+os.environ["SLOTH_AUTOSTART"] = "0"  # no test leaves a worker behind that it did not ask for
 
 ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: str(folder / "work.db")}
 """Where a fresh store of each engine is kept; the second engine adds a line here."""

@@ -17,6 +17,8 @@ else:  # the functions without the enums, which take nearly as long to import as
     import _signal as signal
 
 LINUX = sys.platform == "linux"
+BACKGROUND = b"SLOTH_BACKGROUND=1"
+"""In the environment that a background worker of a store was started with, and in no other."""
 PATIENCE = 10.0  # seconds to go on killing what does not die; whoever is left then is named
 
 
@@ -63,6 +65,26 @@ def below(everyone: dict[int, Process], root: int) -> list[Process]:
     for process in tree:  # grows while we go
         tree += children.get(process.pid, ())
     return tree
+
+
+def in_background(process: Process) -> bool:
+    """Whether it is the background worker of a store: of no attempt, whoever has started it."""
+    if process.session != process.pid:
+        return False
+    try:
+        with open(f"/proc/{process.pid}/environ", "rb") as file:
+            return BACKGROUND in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def without_background(tree: list[Process]) -> list[Process]:
+    """These processes without background workers and all of them that descend from one."""
+    known = {process.pid: process for process in tree}
+    spared = {process.pid for process in tree if in_background(process)}
+    for pid in list(spared):
+        spared |= {process.pid for process in below(known, pid)}
+    return [process for process in tree if process.pid not in spared]
 
 
 def lives(process: Process) -> bool:

@@ -185,7 +185,8 @@ def _look(mark: bytes, session: int, command: tuple[int, int] | None) -> list[Pr
     everyone = processes.look_around()
     marked = {pid for pid in everyone if _is_marked(pid, mark)}
     marked |= {pid for pid, one in everyone.items() if (pid, one.start) == command}
-    return chosen(everyone, marked, session=session, me=os.getpid())
+    found = chosen(everyone, marked, session=session, me=os.getpid())
+    return processes.without_background(found)
 
 
 def chosen(

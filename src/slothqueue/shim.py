@@ -8,10 +8,11 @@ comes. Then it runs ARGV with its output on BASE.log, tells in BASE.exit how tha
 
 `stop WHY`, SIGTERM, or TIMEOUT milliseconds of awake time (`-`: none) end the whole tree: TERM to
 every process, GRACE milliseconds, then KILL until none is left; `hurry` ends the grace. What a
-command that ends by itself leaves in the background is left alone. If the shim is killed, the
-command is found by its environment, which is the shim's, by its session, which is too, and by the
-draft of the receipt, BASE.exit.part, which names it. On a full disk the receipt has its room from
-the start, or is tried for a minute; where it cannot be left, the worker is told it by LINK.
+command that ends by itself leaves in the background is left alone, and so is, in any case, the
+background worker of a store that the command has started by queueing a job. If the shim is killed,
+the command is found by its environment, which is the shim's, by its session, which is too, and by
+the draft of the receipt, BASE.exit.part, which names it. On a full disk the receipt has its room
+from the start, or is tried for a minute; where it cannot be left, the worker is told it by LINK.
 
 It imports next to nothing, for it is started once per command. Source: `prctl(2)` for the
 subreaper.
@@ -34,6 +35,7 @@ from .processes import (
     one_line,
     send,
     slay,
+    without_background,
 )
 
 TYPE_CHECKING = False
@@ -184,12 +186,22 @@ class Shim:
 
     def _tree(self) -> list[Process]:
         if LINUX:
-            return [process for process in below(look_around(), os.getpid()) if lives(process)]
+            return [process for process in without_background(self._below()) if lives(process)]
         return [] if self._gone() else [Process(-self.pid, "process group")]
+
+    def _below(self) -> list[Process]:
+        return below(look_around(), os.getpid())
 
     def _gone(self) -> bool:
         # We inherit the orphans of the tree, so that without a child nothing of it is left.
-        return not self._reap() and (LINUX or not send(Process(-self.pid, "group"), 0))
+        if self._reap():
+            return LINUX and self._has_only_guests() and self._has_only_guests()
+        return LINUX or not send(Process(-self.pid, "group"), 0)
+
+    def _has_only_guests(self) -> bool:
+        """Whether background workers are all that is left; a look may miss who forks behind it."""
+        found = [process for process in self._below() if lives(process)]
+        return bool(found) and not without_background(found)
 
     def _reap(self) -> bool:
         """Wait for all children that have ended; False when there are no others."""

@@ -103,10 +103,9 @@ class Cli:
         """Start it with pipes; whoever starts it ends it."""
         return subprocess.Popen(
             [*self.python, *words],
-            env=self.env,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more},
+            **{"env": self.env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more},
         )
 
     @contextlib.contextmanager

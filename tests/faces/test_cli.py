@@ -278,7 +278,8 @@ def test_the_log_of_every_attempt_is_found(sloth: Cli):
     assert "this is attempt 2" in done.err
     assert sloth("log", "1", "--attempt", "1").out == b"1\n"
     assert "no attempt 3 of job 1" in sloth.refused("log", "1", "--attempt", "3", code=2)
-    assert sloth("log", "1", "--json").objects == [{"job": 1, "attempt": 2, "line": 1, "text": "2"}]
+    line = {"v": 1, "job": 1, "attempt": 2, "line": 1, "text": "2"}
+    assert sloth("log", "1", "--json").objects == [line]
 
 
 def test_a_job_without_output_has_an_empty_log(sloth: Cli):
@@ -347,6 +348,7 @@ def busy(sloth: Cli) -> Cli:
 def test_status_counts(busy: Cli):
     store, default, media = busy("status", "--json").objects
     assert store | {"path": "", "log_bytes": 0} == {
+        "v": 1,
         "type": "store",
         "path": "",
         "workers": 0,
@@ -397,6 +399,13 @@ def test_show_tells_everything_and_the_history(busy: Cli):
     assert (job["state"], job["error"], job["exit_code"]) == ("failed", "exited with code 3", 3)
     kinds = [event["event"] for event in events]
     assert kinds == ["enqueued", "claimed", "failed_attempt", "failed"]
+
+
+def test_every_object_tells_its_version_first(busy: Cli):
+    several = (["list"], ["show", "1"], ["status"], ["wait", "2"], ["add", "--", "true"])
+    for words in (*several, ["worker", "--until-idle"], ["log", "1"], ["list"]):
+        for each in busy("--json", *words).objects:
+            assert next(iter(each.items())) == ("v", 1), words
 
 
 def test_every_moment_in_json_is_utc(busy: Cli):

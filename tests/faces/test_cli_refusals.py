@@ -38,7 +38,7 @@ def sloth(tmp_path: Path) -> Cli:
         ("add --timeout nan -- true", "'nan' is not understood"),
         ("add --timeout 0 -- true", "must be longer than zero"),
         ("run --timeout 0.0001s -- true", "must be longer than zero"),
-        ("add --no-start -- true", "'--no-start' is not understood"),
+        ("add --no-such -- true", "'--no-such' is not understood"),
         ("add a|b", "for a line of shell write `sloth add --shell -- 'a|b'`"),
         ("run $HOME", "there is no program '$HOME'"),
         ("worker --app pkg/jobs.py:app", "write pkg.jobs:app"),

@@ -126,6 +126,7 @@ class Reader:
             "PYTHONPATH": str(ROOT / "src"),
             "HOME": str(self._home),
             "NO_COLOR": "1",
+            "SLOTH_AUTOSTART": "0",
         }
 
     def read(self, page: Iterator[Block]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from slothqueue import receipts
+from slothqueue import processes, receipts
 from slothqueue.commands import check_argv, check_cwd, check_env
 from slothqueue.models import Ending
 from slothqueue.processes import Process, below, look_at, one_line, send
@@ -133,6 +135,36 @@ def test_a_tree_is_listed_with_parents_before_children():
     parents = {2: 1, 3: 2, 4: 2, 5: 3, 6: 99}
     everyone = {pid: Process(pid, "x", parent=parent) for pid, parent in parents.items()}
     assert [process.pid for process in below(everyone, 1)] == [2, 3, 4, 5]
+
+
+def test_a_background_worker_and_all_below_it_belong_to_no_tree(monkeypatch: pytest.MonkeyPatch):
+    parents = {2: 1, 3: 2, 4: 3, 5: 4, 6: 2}
+    tree = [Process(pid, "x", parent=parent) for pid, parent in parents.items()]
+    monkeypatch.setattr(processes, "in_background", lambda process: process.pid == 3)
+    assert [one.pid for one in processes.without_background(tree)] == [2, 6]
+    assert [one.pid for one in processes.without_background(tree[::-1])] == [6, 2]
+
+
+def test_only_the_leader_of_a_session_can_be_a_background_worker(monkeypatch: pytest.MonkeyPatch):
+    mark = processes.BACKGROUND.decode()
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    for leader in (True, False):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=dict([mark.split("=")]),
+            start_new_session=leader,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = look_at(process.pid)
+            assert found is not None
+            assert processes.in_background(found) is leader
+        finally:
+            process.kill()
+            process.communicate()
+    assert not processes.in_background(Process(1 << 30, "x"))
 
 
 def machine(*rows: tuple[int, int, int]) -> dict[int, Process]:

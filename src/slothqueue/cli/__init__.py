@@ -22,6 +22,9 @@ COMMANDS = {
 }
 """Each command with the module that it lives in and what it does in one line."""
 
+HIDDEN = {"__background": "resident", "__complete": "completing"}
+"""What we call ourselves: the background worker, and what a shell asks for when Tab is pressed."""
+
 HELP = """\
 usage: sloth [--db PATH] [--json] [COMMAND] [OPTIONS]
 
@@ -55,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         except OSError:  # told as every command tells it
             pass
+    if words and words[0] in HIDDEN:
+        from importlib import import_module
+
+        hidden = import_module(f".{HIDDEN[words[0]]}", __package__)
+        return int(hidden.main(words[1:]))
     from .frame import perform
 
     return perform(words)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..queues import check_name
 from . import facts
-from .needs import say_if_stuck
+from .background import ensure_worker, start_option
 from .parsing import Parser, Usage, checked, duration, moment_of, some_duration, whole
 from .session import Session
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 [-q QUEUE] [--in T | --at TIME] [--priority N] [--retries N]
-                 [--timeout T] [--cwd DIR] [--shell] -- CMD..."""
+                 [--timeout T] [--cwd DIR] [--shell] [--no-start] -- CMD..."""
 
 
 def job_options(parser: Parser) -> None:
@@ -66,15 +66,17 @@ def job_options(parser: Parser) -> None:
     )
     parser.option("--cwd", metavar="DIR", help="the directory that it runs in (default: this one)")
     parser.flag("--shell", help="CMD is one text for /bin/sh, such as 'sort a | uniq > b'")
+    start_option(parser)
 
 
 def add_options(parser: Parser) -> None:
     job_options(parser)
     parser.describe(
         USAGE,
-        "The job is safe on disk when the id is printed. A worker runs it:\n`sloth worker`. "
-        "If it fails, it is tried again after 2, 4 and 8 seconds,\nand then it has failed. "
-        "Everything behind -- is the command, as it is.",
+        "The job is safe on disk when the id is printed. A worker runs it; if none is\n"
+        "there, one is started in the background, and ends itself after a while without\n"
+        "work. If the job fails, it is tried again after 2, 4 and 8 seconds, and then it\n"
+        "has failed. Everything behind -- is the command, as it is.",
         """
 sloth add -- make all
 sloth add --in 10m -- notify-send 'tea is ready'
@@ -92,7 +94,7 @@ def add_command(session: Session, options: Any) -> int:
     else:
         session.say(str(job.id))
     sys.stdout.flush()
-    say_if_stuck(session, job, "nothing will run until you start one")
+    ensure_worker(session, queue=job.queue)
     return 0
 
 

@@ -72,7 +72,8 @@ class Stuck(NamedTuple):
 def crew(sloth: Sloth, *, others: bool = False) -> Crew:
     """The living; with `others` without ourselves. A row that a worker left does not count."""
     place, me = sloth.presence.place, sloth.presence.id_if_any if others else None
-    workers, by_hand = [], False
+    workers: list[Working] = []
+    by_hand = False
     for row in sloth.store.read(sloth.store.names.live_holders):
         holder = Holder(*row[:12])
         if holder.kind != "worker" or holder.id == me:

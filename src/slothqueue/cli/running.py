@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import facts
 from .adding import USAGE, enqueue, job_options
+from .background import ensure_worker
 from .follower import Follower
 from .needs import crew, need, need_of
 from .parsing import Parser
@@ -30,8 +31,9 @@ def run_options(parser: Parser) -> None:
         USAGE,
         "As `sloth add` and `sloth follow` together. Ends with the exit code of the\n"
         "command, 128 + n if signal n ended it, 124 after its timeout. If no worker is\n"
-        "there for its queue, it does the work itself, in the order of the queue. Ctrl-C\n"
-        "leaves the job alone and tells how to find it.",
+        "there for its queue, one is started in the background; with --no-start it does\n"
+        "the work itself, in the order of the queue. Ctrl-C leaves the job alone and\n"
+        "tells how to find it.",
         """
 sloth run -- make all
 sloth run --retries 0 -- ./deploy.sh
@@ -48,7 +50,7 @@ def run_command(session: Session, options: Any) -> int:
             session.tell(facts.job_facts(job))
             sys.stdout.flush()
         _say_if_later(session, job)
-        if need_of(session.store(), job) is not None:
+        if not _is_served(session, job):
             helper = _work(session, job)
         job = _follow(session, job, helper)
     except KeyboardInterrupt:
@@ -61,6 +63,13 @@ def run_command(session: Session, options: Any) -> int:
     if helper is not None:
         helper.finish(code)
     return code
+
+
+def _is_served(session: Session, job: Job) -> bool:
+    """Whether somebody runs the job; a worker is started for it if that is wanted."""
+    if session.starts:
+        return ensure_worker(session, queue=job.queue, so="this does the work itself; to start one")
+    return need_of(session.store(), job) is None
 
 
 def _say_if_later(session: Session, job: Job) -> None:

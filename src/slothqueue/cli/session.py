@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JobNotFound, SlothError, StoreUnavailable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from ..client import Sloth
     from ..handles import Job
+
+VERSION = 1
+"""Of the objects that `--json` writes: grows when one of them loses or changes a field."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # what a shell shows for a program that died of a closed pipe
@@ -31,6 +35,8 @@ class Session:
     def __init__(self, options: Any) -> None:
         self.db: str | None = options.db
         self.json: bool = options.json
+        self.starts = not (getattr(options, "no_start", False) or turned_off(os.environ))
+        """Whether a background worker may be started for what this command queues."""
         self.screen = Screen(sys.stdout)
         self._sloth: Sloth | None = None
 
@@ -95,7 +101,7 @@ class Session:
 
     def tell(self, facts: dict[str, Any]) -> None:
         """Write one object for a program."""
-        sys.stdout.write(json.dumps(facts) + "\n")
+        sys.stdout.write(json.dumps({"v": VERSION} | facts) + "\n")
 
     def note(self, sentence: str) -> None:
         """Say something beside the point, on stderr."""
@@ -111,6 +117,11 @@ class Session:
         from shlex import quote
 
         return f"sloth {words} --db {quote(self.db)}"
+
+
+def turned_off(environment: Mapping[str, str]) -> bool:
+    """Whether SLOTH_AUTOSTART says that no worker is to be started."""
+    return environment.get("SLOTH_AUTOSTART", "").lower() in ("0", "no", "off", "false")
 
 
 def data_directory() -> str:

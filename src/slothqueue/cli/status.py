@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from . import facts
+from . import berth, facts
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
 from .needs import Stuck, crew, stuck
 from .parsing import Parser
@@ -95,10 +95,15 @@ def _as_facts(
     session.tell(head | _total(counts) | {"log_bytes": store.log_bytes()})
     for queue, each in counts.items():
         session.tell({"type": "queue", "queue": queue} | each)
+    there = berth.signed(store.live)
     for one in alive:
-        session.tell(_worker_facts(one))
+        session.tell(_worker_facts(one) | {"background": _is_in_background(one, there)})
     for job, life in running:
         session.tell({"type": "job"} | facts.job_facts(job) | life_facts(life))
+
+
+def _is_in_background(one: facts.Working, there: tuple[int, int] | None) -> bool:
+    return (one.holder.pid, one.holder.started) == there
 
 
 def _worker_facts(one: facts.Working) -> dict[str, Any]:
@@ -137,8 +142,8 @@ def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck])
     told = [session.screen.paint(safe(line), "yellow") for line in _stuck(session, alive, waiting)]
     if not alive:
         return told or [f"No worker is running. Start one: {session.command('worker')}"]
-    now = session.now()
-    rows = [_worker_row(one, now) for one in alive]
+    now, there = session.now(), berth.signed(session.store().store.live)
+    rows = [_worker_row(one, now, background=_is_in_background(one, there)) for one in alive]
     head = ["WORKER", "SINCE", "SLOTS", "FUNCTIONS IN", "QUEUES"]
     return [*session.screen.table(head, rows), *([""] if told else []), *told]
 
@@ -152,13 +157,13 @@ def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -
     return [f"No worker is running.{start}", *lines]
 
 
-def _worker_row(one: facts.Working, now: Any) -> list[str]:
+def _worker_row(one: facts.Working, now: Any, *, background: bool) -> list[str]:
     from ..timing import as_datetime
 
     queues = "all" if one.queues is None else ", ".join(one.queues)
     age = rough(now - as_datetime(one.since))
     return [
-        one.label,
+        one.label + (" (background)" if background else ""),
         age,
         str(one.concurrency),
         f"{one.pool}es" if one.pool == "process" else f"{one.pool}s",

@@ -13,12 +13,12 @@ from ..codec import decode
 from ..models import COMMAND
 from ..queues import check_name
 from ..telling import count
-from ..timing import spoken
+from ..timing import millis, spoken
 from .facts import title_of
 from .needs import Server, crew, stuck
-from .parsing import Parser, Usage, checked, duration, whole
+from .parsing import Parser, Usage, checked, duration, some_duration, whole
 from .screen import one_line
-from .session import Session
+from .session import VERSION, Session
 
 if TYPE_CHECKING:
     from ..client import Sloth
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 [-q QUEUE]... [-j N] [--app MODULE:NAME] [--pool POOL]
-                    [--grace T] [--until-idle]"""
+                    [--grace T] [--until-idle] [--idle-exit T]"""
 
 
 def worker_options(parser: Parser) -> None:
@@ -67,6 +67,12 @@ def worker_options(parser: Parser) -> None:
         help="when told to stop, give running jobs so long (default: 10s)",
     )
     parser.flag("--until-idle", help="end when nothing is due any more")
+    parser.option(
+        "--idle-exit",
+        metavar="T",
+        type=some_duration,
+        help="end when for so long nothing has run, and nothing waits, for later either",
+    )
     parser.describe(
         USAGE,
         "Runs the commands in the queues, and with --app the functions of a program. A\n"
@@ -78,11 +84,14 @@ sloth worker
 sloth worker -j 8 -q media -q default
 sloth worker --app shop.jobs:sloth     # from shop/jobs.py: sloth = Sloth(...)
 sloth worker --until-idle
+sloth worker --idle-exit 10m
 """,
     )
 
 
 def worker_command(session: Session, options: Any) -> int:
+    if options.until_idle and options.idle_exit is not None:
+        raise Usage("give --until-idle or --idle-exit, not both")
     _log(session.json)
     sloth = _app(session, options.app) if options.app else session.store()
     worker = sloth.worker(
@@ -95,6 +104,10 @@ def worker_command(session: Session, options: Any) -> int:
         log.info("%s", line)
     if options.until_idle:
         worker.run_until_idle()
+    elif options.idle_exit is not None:
+        from .idling import run_until_unneeded
+
+        run_until_unneeded(sloth, worker, millis(options.idle_exit))
     else:
         worker.run()
     later = _for_later(sloth, server) if options.until_idle else ""
@@ -223,9 +236,13 @@ def _log(as_json: bool) -> None:
 class Line(logging.Formatter):
     """One line for a person: the time, and what happened."""
 
+    def __init__(self, time: str = "%H:%M:%S") -> None:
+        super().__init__()
+        self._time = time
+
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        time = self.formatTime(record, "%H:%M:%S")
+        time = self.formatTime(record, self._time)
         return f"{time} {level}{one_line(record.getMessage() + _what(record))}"
 
 
@@ -243,5 +260,10 @@ class Facts(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
-        told = {"at": at, "level": record.levelname.lower(), "message": record.getMessage().strip()}
+        told = {
+            "v": VERSION,
+            "at": at,
+            "level": record.levelname.lower(),
+            "message": record.getMessage().strip(),
+        }
         return json.dumps(told)
