@@ -116,6 +116,30 @@ def test_a_job_can_be_added_for_a_moment(sloth: Cli):
     assert moment(sloth.job(sloth.add("--at", "2040-01-31 08:00", "--", "true"))["run_at"]) == here
 
 
+@pytest.mark.parametrize(
+    ("zone", "name"), [("Europe/Berlin", "CET"), ("America/New_York", "EST"), ("UTC", "UTC")]
+)
+def test_a_moment_is_told_back_as_it_was_understood(sloth: Cli, zone: str, name: str):
+    done = sloth("add", "--at", "31 jan 2040 10pm", "--", "true", TZ=zone)
+    first = done.err.splitlines()[0]
+    assert first.startswith(f"sloth: job 1 starts Tue 2040-01-31 22:00 {name} (in ")
+
+
+def test_a_delay_is_told_back_with_its_moment(sloth: Cli):
+    done = sloth("add", "--in", "2h30m", "--", "true", TZ="UTC")
+    due = moment(sloth.job(1)["run_at"])
+    seconds = f":{due:%S}" if due.second else ""
+    assert f"starts {due:%a %Y-%m-%d %H:%M}{seconds} UTC (in 2h 30m)" in done.err
+    assert "starts" not in sloth("add", "--", "true").err
+
+
+def test_a_moment_that_has_passed_is_now(sloth: Cli):
+    done = sloth("add", "--at", "2020-01-31 08:00", "--", "true")
+    assert "--at 2020-01-31 08:00 is in the past, so the job starts at once" in done.err
+    assert "job 1 starts" not in done.err
+    assert "in the past" not in sloth("add", "--at", "now", "--", "true").err
+
+
 def test_a_time_of_day_is_the_next_one(sloth: Cli):
     job = sloth.job(sloth.add("--at", "18:30", "--", "true"))
     wait = moment(job["run_at"]) - moment(job["created_at"])

@@ -91,7 +91,7 @@ def test_interrupting_run_that_works_itself_leaves_the_command_running(sloth: Cl
 
 def test_interrupting_run_before_the_job_starts_tells_what_runs_it(sloth: Cli):
     with Terminal(sloth, "run", "--in", "1h", "--", "true", columns=120) as terminal:
-        terminal.read_until("job 1 starts in 1h")
+        terminal.read_until("(in 1h)")
         terminal.type("\x03")
         assert terminal.finish() == 130
         assert "job 1 stays in its queue; sloth worker runs it" in terminal.seen

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from slothqueue.cli import main
-from slothqueue.cli.parsing import moment_of
 from slothqueue.cli.screen import columns_of, cut, one_line, rough, safe, since, size
 from slothqueue.cli.sinks import harmless
 from slothqueue.storage.sqlite import SqliteStore
@@ -68,14 +67,6 @@ def test_bytes_are_told_in_their_unit():
         "1.2 MB",
         "7 TB",
     ]
-
-
-def test_a_time_of_day_that_has_passed_is_tomorrow():
-    now = int(NOON.timestamp() * 1000)
-    here = NOON.astimezone()
-    earlier, later = here - dt.timedelta(minutes=5), here + dt.timedelta(minutes=5)
-    assert moment_of(f"{later:%H:%M}", now) - now == 300_000
-    assert moment_of(f"{earlier:%H:%M}", now) - now == 86_400_000 - 300_000
 
 
 def test_status_warns_of_a_log_that_cannot_be_reused(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..queues import check_name
 from . import facts
 from .background import ensure_worker, start_option
-from .parsing import Parser, Usage, checked, duration, moment_of, some_duration, whole
+from .parsing import Parser, Usage, checked, duration, some_duration, whole
 from .session import Session
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def job_options(parser: Parser) -> None:
     parser.option(
         "--at",
         metavar="TIME",
-        help="start it at this time: 18:30, '2030-01-31 08:00', or ISO with an offset",
+        help="start it at this time: 18:30, 'fri 22:00', 'tomorrow noon', '31 jan 8:00', "
+        "'2030-01-31 08:00', or ISO with an offset",
     )
     parser.option(
         "--priority",
@@ -81,7 +82,7 @@ def add_options(parser: Parser) -> None:
 sloth add -- make all
 sloth add --in 10m -- notify-send 'tea is ready'
 sloth add -q media --timeout 2h --retries 0 -- ffmpeg -i a.mov a.mp4
-sloth add --at 23:00 --shell -- 'tar cz photos | ssh host "cat > photos.tgz"'
+sloth add --at 'fri 23:00' --shell -- 'tar cz photos | ssh host "cat > photos.tgz"'
 id=$(sloth add -- make all) && sloth follow $id
 """,
     )
@@ -94,6 +95,8 @@ def add_command(session: Session, options: Any) -> int:
     else:
         session.say(str(job.id))
     sys.stdout.flush()
+    if options.delay is not None or options.at is not None:
+        say_if_later(session, job)
     ensure_worker(session, queue=job.queue)
     return 0
 
@@ -120,14 +123,32 @@ def enqueue(session: Session, options: Any) -> Job:
     )
 
 
-def _moment(session: Session, told: str) -> dt.datetime:
+def _moment(session: Session, text: str) -> dt.datetime:
     from ..timing import as_datetime
+    from .moments import Here, moment_of
 
     now = session.store().clock.wall()
-    at = moment_of(told, now)
-    if at <= now:
-        session.note(f"--at {told} is in the past, so the job starts at once")
+    try:
+        at = moment_of(text, now, Here())
+    except ValueError as error:
+        raise Usage(f"--at {error}") from None
+    if at < now:
+        session.note(f"--at {text} is in the past, so the job starts at once")
     return as_datetime(at)
+
+
+def say_if_later(session: Session, job: Job) -> None:
+    """Tell when a job starts that is for later, as it was understood."""
+    from ..timing import spoken
+    from .moments import Here, told
+
+    wait = job.run_at - session.now()
+    if wait.total_seconds() <= 0:
+        return
+    seconds = max(round(wait.total_seconds()), 1)
+    session.note(
+        f"job {job.id} starts {told(job.run_at.astimezone(Here()))} (in {spoken(1000 * seconds)})"
+    )
 
 
 def _command(options: Any, cwd: str) -> list[str] | str:

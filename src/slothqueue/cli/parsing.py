@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..clock import Millis
-from ..timing import millis, moment, some_millis
+from ..timing import millis, some_millis
 
 
 class Usage(Exception):
@@ -179,44 +177,3 @@ def job_id(text: str) -> int:
             f"{text!r} is not the id of a job; ids are numbers, `sloth list` shows them"
         )
     return int(text)
-
-
-def moment_of(text: str, now: Millis) -> Millis:
-    """The moment that was written: `18:30` (the next one), a date and time here, or ISO with
-    offset.
-
-    Raises ValueError.
-    """
-    here = dt.datetime.fromtimestamp(now / 1000).astimezone()
-    if len(text) <= 5 and ":" in text:
-        return _next(_clock_time(text), here)
-    try:
-        when = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError(_not_a_moment(text)) from None
-    try:
-        return moment(when if when.tzinfo else when.astimezone())
-    except (OverflowError, OSError):
-        raise ValueError(_not_a_moment(text)) from None
-
-
-def _clock_time(text: str) -> dt.time:
-    try:
-        hour, _, minute = text.partition(":")
-        return dt.time(int(hour), int(minute))
-    except ValueError:
-        raise ValueError(_not_a_moment(text)) from None
-
-
-def _next(time: dt.time, here: dt.datetime) -> Millis:
-    """Today if it is still to come, else tomorrow; by the wall clock, not in steps of 24 h."""
-    today = dt.datetime.combine(here.date(), time)
-    later = today if today.astimezone() > here else today + dt.timedelta(days=1)
-    return moment(later.astimezone())
-
-
-def _not_a_moment(text: str) -> str:
-    return (
-        f"--at {text!r} is not understood; write 18:30, '2030-01-31 08:00' or ISO with an offset, "
-        "such as 2030-01-31T08:00+01:00"
-    )

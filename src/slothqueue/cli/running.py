@@ -8,12 +8,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from . import facts
-from .adding import USAGE, enqueue, job_options
+from .adding import USAGE, enqueue, job_options, say_if_later
 from .background import ensure_worker
 from .follower import Follower
 from .needs import crew, need, need_of
 from .parsing import Parser
-from .screen import since
 from .session import INTERRUPTED, PIPE_CLOSED, Session
 from .sinks import sink_for
 from .told import Told
@@ -49,7 +48,7 @@ def run_command(session: Session, options: Any) -> int:
         if session.json:
             session.tell(facts.job_facts(job))
             sys.stdout.flush()
-        _say_if_later(session, job)
+        say_if_later(session, job)
         if not _is_served(session, job):
             helper = _work(session, job)
         job = _follow(session, job, helper)
@@ -70,11 +69,6 @@ def _is_served(session: Session, job: Job) -> bool:
     if session.starts:
         return ensure_worker(session, queue=job.queue, so="this does the work itself; to start one")
     return need_of(session.store(), job) is None
-
-
-def _say_if_later(session: Session, job: Job) -> None:
-    if job.run_at > (now := session.now()):
-        session.note(f"job {job.id} starts {since(job.run_at, now)}")
 
 
 def _follow(session: Session, job: Job, helper: Helper | None) -> Job:
