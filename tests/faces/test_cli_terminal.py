@@ -130,6 +130,34 @@ def test_output_cannot_harm_the_terminal_but_may_have_colors(sloth: Cli, command
     assert "\\x9b\\xff" in text
 
 
+BAR = r"echo begin; for n in 1 2 3; do printf '\r\033[32m%s0%%\033[0m' $n; done; printf '\nend\n'"
+
+
+def test_progress_bars_are_folded_on_a_terminal_and_kept_for_programs(sloth: Cli):
+    raw = sloth("run", "--", "sh", "-c", BAR).out
+    assert raw.count(b"\r") == 3
+    assert shown(sloth, "log", "1") == "begin\r\n\x1b[0m\x1b[32m30%\x1b[0m\r\nend\r\n"
+    assert shown(sloth, "log", "1", NO_COLOR="1") == "begin\r\n30%\r\nend\r\n"
+    assert sloth("log", "1").out == raw
+    for command in ("log", "follow"):  # a terminal puts a return before each line end
+        assert shown(sloth, command, "1", "--raw") == raw.replace(b"\n", b"\r\n").decode()
+        assert "not both" in sloth.refused(command, "1", "--raw", "--json", code=2)
+
+
+def test_a_progress_bar_is_followed_as_it_moves(sloth: Cli):
+    step = "until test -e go$n; do sleep 0.02; done"
+    script = f"for n in 1 2; do printf '\\r%s0%%' $n; {step}; done; echo"
+    with sloth.worker():
+        sloth.add("--", "sh", "-c", script)
+        with Terminal(sloth, "follow", "1") as terminal:
+            terminal.read_until("10%")
+            (sloth.folder / "go1").touch()
+            terminal.read_until("\r\x1b[K20%")
+            (sloth.folder / "go2").touch()
+            assert terminal.finish() == 0
+            assert terminal.seen == "10%\r\x1b[K20%\r\n"
+
+
 def test_names_and_errors_cannot_harm_the_terminal(sloth: Cli):
     sloth("run", "--retries", "0", "--", "sh\x1b]0:x\x07", code=127)
     for words in (["list"], ["show", "1"]):

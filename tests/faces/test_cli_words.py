@@ -9,7 +9,6 @@ import pytest
 
 from slothqueue.cli import main
 from slothqueue.cli.screen import columns_of, cut, one_line, rough, safe, since, size
-from slothqueue.cli.sinks import harmless
 from slothqueue.storage.sqlite import SqliteStore
 
 NOON = dt.datetime(2030, 6, 1, 12, tzinfo=dt.UTC)
@@ -45,11 +44,6 @@ def test_control_characters_are_shown_instead_of_obeyed(text: str, shown: str):
 
 def test_a_text_of_many_lines_becomes_one():
     assert one_line(" a\n\tb\r\n") == "a b"
-
-
-def test_colors_and_line_ends_of_output_are_harmless():
-    assert harmless("\x1b[1;31mred\x1b[0m\t1%\r2%\n") == "\x1b[1;31mred\x1b[0m\t1%\r2%\n"
-    assert harmless("\x1b[2J\x1b]0;t\x07") == "\\x1b[2J\\x1b]0;t\\x07"
 
 
 def test_a_text_is_cut_by_the_columns_that_it_takes():

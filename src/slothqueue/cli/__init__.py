@@ -15,6 +15,7 @@ COMMANDS = {
     "show": ("looking", "everything about one job, with its history"),
     "log": ("output", "what a job has written"),
     "follow": ("output", "what a job writes, while it writes it"),
+    "search": ("searching", "find text in what jobs have written"),
     "wait": ("waiting", "wait until jobs have ended"),
     "worker": ("working", "run jobs until told to stop"),
     "backup": ("backup", "copy the store to a file while it is in use"),
@@ -70,5 +71,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def overview() -> str:
     """The help of `sloth` itself."""
-    lines = (f"  {name:<8}{summary}" for name, (_, summary) in COMMANDS.items())
+    lines = (f"  {name:<12}{summary}" for name, (_, summary) in COMMANDS.items())
     return HELP.format(commands="\n".join(lines))

@@ -43,8 +43,7 @@ def job_options(parser: Parser) -> None:
     parser.option(
         "--at",
         metavar="TIME",
-        help="start it at this time: 18:30, 'fri 22:00', 'tomorrow noon', '31 jan 8:00', "
-        "'2030-01-31 08:00', or ISO with an offset",
+        help="start it then: 18:30, 'fri 22:00', 'tomorrow noon', '31 jan 8:00', ISO",
     )
     parser.option(
         "--priority",
@@ -82,7 +81,7 @@ def add_options(parser: Parser) -> None:
 sloth add -- make all
 sloth add --in 10m -- notify-send 'tea is ready'
 sloth add -q media --timeout 2h --retries 0 -- ffmpeg -i a.mov a.mp4
-sloth add --at 'fri 23:00' --shell -- 'tar cz photos | ssh host "cat > photos.tgz"'
+sloth add --at 'fri 23:00' --shell -- 'tar cz photos | ssh host "cat > x.tgz"'
 id=$(sloth add -- make all) && sloth follow $id
 """,
     )

@@ -1,8 +1,12 @@
-"""Where the output of attempts is found: one file per lease, `JOB-ATTEMPT-FENCE.log`."""
+"""Where the output of attempts is found: one file per lease, `JOB-ATTEMPT-FENCE.log`.
+
+Beside it is `.err`, where a job keeps what it writes to stderr apart.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -12,22 +16,52 @@ class Log(NamedTuple):
     fence: int
     attempt: int
     path: str
+    job: int = 0
+
+    @property
+    def errors(self) -> str:
+        """Where its errors are, if they were kept apart."""
+        return self.path.removesuffix(".log") + ".err"
+
+
+class Piece(NamedTuple):
+    """A part of a file of output that is there as it was written, from `start` on to `end`."""
+
+    path: str
+    start: int
+    end: int
+    missing: int
+    """How many bytes are missing before it, because they were cut."""
+
+
+def pieces(path: str) -> list[Piece]:
+    """The parts of a file of output, in their order: one, if nothing was cut."""
+    return [Piece(path, 0, os.path.getsize(path), 0)]
 
 
 def logs_of(folder: str, job: int) -> list[Log]:
     """The logs of a job, oldest first."""
-    start = f"{job}-"
+    return sorted(_logs(folder, f"{job}-"))
+
+
+def all_logs(folder: str) -> list[Log]:
+    """The logs of all jobs, by the number of the job, then oldest first."""
+    return sorted(_logs(folder, ""), key=lambda log: (log.job, log.fence))
+
+
+def _logs(folder: str, start: str) -> Iterator[Log]:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(start)]
+            for entry in entries:
+                log = _read_name(folder, entry.name) if entry.name.startswith(start) else None
+                if log is not None:
+                    yield log
     except FileNotFoundError:  # nothing has ever run here
-        return []
-    found = (_read_name(folder, name) for name in names if name.endswith(".log"))
-    return sorted(log for log in found if log is not None)
+        return
 
 
 def _read_name(folder: str, name: str) -> Log | None:
     parts = name.removesuffix(".log").split("-")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+    if not name.endswith(".log") or len(parts) != 3 or not all(part.isdigit() for part in parts):
         return None
-    return Log(int(parts[2]), int(parts[1]), os.path.join(folder, name))
+    return Log(int(parts[2]), int(parts[1]), os.path.join(folder, name), int(parts[0]))

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .follower import Follower
-from .logs import Log, logs_of
+from .logs import Log, Piece, logs_of, pieces
 from .needs import say_if_stuck
 from .parsing import Parser, Usage, job_id, whole
+from .screen import size
 from .session import Session
 from .sinks import sink_for
 from .told import Told, silence
@@ -26,11 +27,14 @@ def log_options(parser: Parser) -> None:
     parser.option(
         "--attempt", metavar="N", type=whole(1), help="of this attempt (default: the latest)"
     )
+    parser.flag("--stderr", help="what it wrote to its errors, if that was kept apart")
+    _raw_option(parser)
     parser.describe(
-        "ID [-n N] [--attempt N]",
+        "ID [-n N] [--attempt N] [--stderr] [--raw]",
         "What the command of a job has written, to its output and its errors. Into a\n"
-        "pipe or a file it goes byte for byte; what could harm a terminal is shown there\n"
-        "instead of obeyed.",
+        "pipe or a file it goes byte for byte. On a terminal colors are shown, progress\n"
+        "bars as they were in the end, and what else could steer the terminal is written\n"
+        "out instead of obeyed; --raw shows the bytes there, too.",
         """
 sloth log 5
 sloth log 5 -n 20
@@ -39,14 +43,26 @@ sloth log 5 --attempt 1 > first.txt
     )
 
 
+def _raw_option(parser: Parser) -> None:
+    parser.flag("--raw", help="byte for byte on a terminal, too, whatever that does to it")
+
+
+def _refuse_raw_json(session: Session, options: Any) -> None:
+    if options.raw and session.json:
+        raise Usage("give --raw or --json, not both")
+
+
 def log_command(session: Session, options: Any) -> int:
+    _refuse_raw_json(session, options)
     job = session.job(options.id)
     found = _chosen(session, job, options.attempt)
+    if options.stderr:
+        found = _errors(session, job, found)
     if found and options.lines != 0 and not any(os.path.getsize(log.path) for log in found):
         session.note(_nothing(job, found[-1]))
-    sink = sink_for(session, job.id)
+    sink = sink_for(session, job.id, raw=options.raw, live=False)
     for log in found:
-        for chunk in _bytes(log.path, options.lines):
+        for chunk in _bytes(pieces(log.path), options.lines):
             sink.write(log.attempt, chunk)
     sink.end()
     return 0
@@ -75,37 +91,66 @@ def _chosen(session: Session, job: Job, attempt: int | None) -> list[Log]:
     return chosen
 
 
+def _errors(session: Session, job: Job, logs: list[Log]) -> list[Log]:
+    """The same logs with their errors in place of their output; a note where there are none."""
+    apart = [log._replace(path=log.errors) for log in logs if os.path.exists(log.errors)]
+    if logs and not apart:
+        session.note(
+            f"job {job.id} did not keep its errors apart: they are in its output, in their order; "
+            f"{session.command(f'log {job.id}')} shows it"
+        )
+    return apart
+
+
 def _nothing(job: Job, log: Log) -> str:
     """Why there is nothing in a log."""
     latest = log.attempt == job.attempts
     return silence(job) if latest else f"attempt {log.attempt} of job {job.id} wrote nothing"
 
 
-def _bytes(path: str, lines: int | None) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        if lines is not None:
-            file.seek(_start_of_last(file, lines))
-        while chunk := file.read(CHUNK):
-            yield chunk
+def _bytes(parts: list[Piece], lines: int | None) -> Iterator[bytes]:
+    """What is in these parts, or the last so many lines of it. A cut is told in a line of ours."""
+    for part in parts if lines is None else _last(parts, lines):
+        if part.missing:
+            yield f"\n... {size(part.missing)} cut ...\n".encode()
+        with open(part.path, "rb") as file:
+            file.seek(part.start)
+            left = part.end - part.start
+            while left > 0 and (chunk := file.read(min(CHUNK, left))):
+                left -= len(chunk)
+                yield chunk
 
 
-def _start_of_last(file: Any, lines: int) -> int:
-    """Where the last so many lines begin. Reads from the end, whatever the size."""
-    at = end = int(file.seek(0, os.SEEK_END))
-    if not lines:
-        return end
-    wanted = lines
-    while at > 0:
-        start = max(0, at - CHUNK)
+def _last(parts: list[Piece], lines: int) -> list[Piece]:
+    """The parts in which the last so many lines are, the first of them cut to size."""
+    chosen: list[Piece] = []
+    for part in reversed(parts):
+        if lines <= 0:
+            break
+        with open(part.path, "rb") as file:
+            start, lines = _start_of_last(file, part, lines)
+        whole = start == part.start
+        chosen.insert(0, part._replace(start=start, missing=part.missing if whole else 0))
+    return chosen
+
+
+def _start_of_last(file: Any, part: Piece, lines: int) -> tuple[int, int]:
+    """Where the last so many lines begin, and how many are to be found before this part.
+
+    Reads from the end, whatever the size.
+    """
+    at, wanted = part.end, lines
+    while at > part.start:
+        start = max(part.start, at - CHUNK)
         file.seek(start)
         chunk = file.read(at - start)
-        if at == end and chunk.endswith(b"\n"):
+        if at == part.end and chunk.endswith(b"\n"):
             wanted += 1  # it ends the last line and begins none
         count = chunk.count(b"\n")
         if count >= wanted:
-            return start + _nth_from_end(chunk, wanted) + 1
+            return start + _nth_from_end(chunk, wanted) + 1, 0
         wanted, at = wanted - count, start
-    return 0
+    return part.start, wanted - 1
 
 
 def _nth_from_end(chunk: bytes, n: int) -> int:
@@ -117,8 +162,9 @@ def _nth_from_end(chunk: bytes, n: int) -> int:
 
 def follow_options(parser: Parser) -> None:
     parser.option("id", metavar="ID", type=job_id, help="the job, as `sloth add` printed it")
+    _raw_option(parser)
     parser.describe(
-        "ID",
+        "ID [--raw]",
         "Shows the output of the latest attempt and goes on until the job has ended, over\n"
         "all attempts that follow. Ctrl-C ends the watching, not the job.",
         """
@@ -129,10 +175,11 @@ sloth follow 5 | grep --line-buffered warning
 
 
 def follow_command(session: Session, options: Any) -> int:
+    _refuse_raw_json(session, options)
     job = session.job(options.id)
     say_if_stuck(session, job, f"job {job.id} waits; start one")
     told = Told(session)
-    follower = Follower(session, job.id, sink_for(session, job.id))
+    follower = Follower(session, job.id, sink_for(session, job.id, raw=options.raw))
     job = follower.run(told.look)
     if not follower.wrote:
         session.note(silence(job))

@@ -55,9 +55,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: list[str]) -> argparse.Namespace:
         """The options in these words. Raises Usage."""
-        self.option("--db", metavar="PATH", help="the file that keeps the jobs (or set SLOTH_DB)")
-        self.add_argument("--json", action="store_true", help="one object a line, for programs")
-        self.add_argument("-h", "--help", action="help", help="show this")
+        self.add_common()
         self.set_defaults(**self._defaults_given)
         command: list[str] = []
         given = words
@@ -69,6 +67,12 @@ class Parser(argparse.ArgumentParser):
         if options.db == "":
             raise Usage("--db is empty; name a file, such as --db work.db")
         return options
+
+    def add_common(self) -> None:
+        """The options that every command has."""
+        self.option("--db", metavar="PATH", help="the file that keeps the jobs (or set SLOTH_DB)")
+        self.add_argument("--json", action="store_true", help="one object a line, for programs")
+        self.add_argument("-h", "--help", action="help", help="show this")
 
     def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Our options, and the command: from the first word on that is no option, as in env(1)."""

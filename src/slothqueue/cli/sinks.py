@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 import sys
 from typing import Protocol
 
-from .screen import safe
+from .harmless import Fold
 from .session import Session
 
-# What may pass to a terminal: tabs, line ends, a return that progress bars use, and colors.
-_HARMLESS = re.compile(r"[\t\n\r]|\x1b\[[0-9;]*m")
-_UNFINISHED = re.compile(r"\x1b(\[[0-9;]{0,32})?$")
+LONGEST_LINE = 1 << 20
+"""Bytes of a line that are told as one object; a longer line is told in several."""
 
 
 class Sink(Protocol):
@@ -22,11 +19,13 @@ class Sink(Protocol):
     def end(self) -> None: ...
 
 
-def sink_for(session: Session, job: int) -> Sink:
-    """The sink that fits who reads."""
+def sink_for(session: Session, job: int, *, raw: bool = False, live: bool = True) -> Sink:
+    """The sink that fits who reads; `live` if a line is to be seen before it has ended."""
     if session.json:
         return Lines(session, job)
-    return Harmless() if session.screen.terminal else AsItIs()
+    if raw or not session.screen.terminal:
+        return AsItIs()
+    return Harmless(live=live, colored=session.screen.colored)
 
 
 class AsItIs:
@@ -42,35 +41,24 @@ class AsItIs:
 
 
 class Harmless:
-    """Text that cannot steer a terminal but for line ends and colors; what else might is shown."""
+    """Text that cannot steer a terminal but for its colors."""
 
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._kept = ""
+    def __init__(self, *, live: bool, colored: bool) -> None:
+        self._parts: list[str] = []
+        self._fold = Fold(self._parts.append, live=live, colored=colored)
 
     def write(self, attempt: int, data: bytes) -> None:
-        text = self._kept + self._decoder.decode(data)
-        unfinished = _UNFINISHED.search(text)
-        at = unfinished.start() if unfinished else len(text)
-        self._kept = text[at:]
-        self._show(text[:at])
+        self._fold.feed(data)
+        self._pass_on()
 
     def end(self) -> None:
-        self._show(self._kept + self._decoder.decode(b"", final=True))
-        self._kept = ""
+        self._fold.end()
+        self._pass_on()
 
-    def _show(self, text: str) -> None:
-        sys.stdout.write(harmless(text))
+    def _pass_on(self) -> None:
+        sys.stdout.write("".join(self._parts))  # at once: a terminal is flushed at every line
         sys.stdout.flush()
-
-
-def harmless(text: str) -> str:
-    """The text with everything but line ends and colors shown instead of obeyed."""
-    parts, at = [], 0
-    for match in _HARMLESS.finditer(text):
-        parts += [safe(text[at : match.start()]), match[0]]
-        at = match.end()
-    return "".join([*parts, safe(text[at:])])
+        self._parts.clear()
 
 
 class Lines:
@@ -78,15 +66,19 @@ class Lines:
 
     def __init__(self, session: Session, job: int) -> None:
         self._session, self._job = session, job
-        self._attempt, self._number, self._rest = 0, 0, b""
+        self._attempt, self._number, self._rest = 0, 1, b""
 
     def write(self, attempt: int, data: bytes) -> None:
         if attempt != self._attempt:
             self.end()
-            self._attempt, self._number = attempt, 0
+            self._attempt, self._number = attempt, 1
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._tell(line)
+            self._number += 1
+        if len(self._rest) > LONGEST_LINE:
+            self._tell(self._rest)
+            self._rest = b""
         sys.stdout.flush()
 
     def end(self) -> None:
@@ -96,7 +88,6 @@ class Lines:
         sys.stdout.flush()
 
     def _tell(self, line: bytes) -> None:
-        self._number += 1
         text = line.decode("utf-8", "backslashreplace")
         self._session.tell(
             {"job": self._job, "attempt": self._attempt, "line": self._number, "text": text}
