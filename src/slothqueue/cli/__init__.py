@@ -20,6 +20,7 @@ COMMANDS = {
     "worker": ("working", "run jobs until told to stop"),
     "backup": ("backup", "copy the store to a file while it is in use"),
     "doctor": ("doctor", "what is wrong with this store, and what to do"),
+    "completion": ("completing", "what makes your shell complete all this"),
 }
 """Each command with the module that it lives in and what it does in one line."""
 
