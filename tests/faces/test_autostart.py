@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from slothqueue import Sloth
-from slothqueue.cli import background, berth, main, resident
+from slothqueue.cli import berth, main, resident, starting
 from slothqueue.cli.idling import _waits, run_until_unneeded
 from slothqueue.cli.needs import Server
 from slothqueue.liveness import start_time
@@ -217,9 +217,9 @@ def test_its_log_is_bounded(tmp_path: Path):
     logs = tmp_path / "logs"
     program = f"""
 import logging, os
-from slothqueue.cli import background, resident
+from slothqueue.cli import resident, starting
 resident.MOST_LOG = 1000
-file = background.open_log({str(logs)!r})
+file = starting.open_log({str(logs)!r})
 os.dup2(file, 1)
 handler = resident.LogFile({str(logs)!r})
 for n in range(100):
@@ -420,7 +420,7 @@ def test_a_worker_that_says_nothing_is_not_waited_for(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Told
 ):
     program(here, monkeypatch, "exec sleep 60")
-    monkeypatch.setattr(background, "DEADLINE", 0.05)
+    monkeypatch.setattr(starting, "DEADLINE", 0.05)
     assert main(["add", "--", "true"]) == 0
     told = capsys.readouterr().err
     found = re.search(r"\(pid (\d+)\) was started, but has not said yet that it is there", told)

@@ -457,6 +457,7 @@ def test_reads_need_no_write_lock(busy: Cli):
             ["wait", "2"],
         ):
             busy(*words)
+        busy("search", "x", code=1)
 
 
 # ---- worker -------------------------------------------------------------------------------------

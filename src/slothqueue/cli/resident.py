@@ -1,4 +1,4 @@
-"""The background worker of a store: a process of its own, started by `background.py`.
+"""The background worker of a store: a process of its own, started by `starting.py`.
 
     main([PATH, IDLE, LINK])
 
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from ..processes import BACKGROUND
 from ..timing import spoken
 from . import berth
-from .background import log_path, open_log
 from .needs import crew
 from .screen import one_line
+from .starting import log_path, open_log
 from .working import Line
 
 if TYPE_CHECKING:
