@@ -34,8 +34,8 @@ sloth runs commands in the background and loses none: not when a process is
 killed, not when the machine sleeps or restarts. Jobs are kept in one file.
 
 Start here:
-  sloth add -- make all       queue a command; prints the id of the job, say 1
-  sloth worker                in another terminal: run what is queued
+  sloth add -- make all       queue a command; prints the id of the job, say 1.
+                              If nobody is there to run it, a worker is started
   sloth follow 1              see what job 1 writes
   sloth                       see how things are
 
