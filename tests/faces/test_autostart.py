@@ -22,7 +22,7 @@ from slothqueue.cli.needs import Server
 from slothqueue.liveness import start_time
 from slothqueue.processes import look_around, look_at
 
-from .cli_support import Cli, until
+from .cli_support import Cli, Terminal, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -204,6 +204,10 @@ def test_status_marks_it(sloth: Cli):
             each["pid"]: each["background"] for each in sloth("--json").objects if "since" in each
         }
         assert found == {pid: True, other.pid: False}
+    with Terminal(sloth, "status", columns=60, NO_COLOR="1") as terminal:
+        assert terminal.finish() == 0
+    assert max(map(len, terminal.seen.splitlines())) <= 70  # the numbers of the first table
+    assert "(back" in terminal.seen
 
 
 def test_its_log_tells_what_it_did(sloth: Cli):
@@ -451,6 +455,16 @@ def test_a_store_that_cannot_be_written_is_told_to_the_one_who_started_it(tmp_pa
     with os.fdopen(ear) as said:
         assert said.read().startswith("error ")
     assert done.wait(30) == 1
+
+
+def test_one_whose_starter_has_gone_says_it_to_nobody():
+    ear, link = os.pipe()
+    os.close(ear)
+    mouth = resident.Mouth(link)
+    mouth.say("worker 1")
+    mouth.say("a second word is never said")
+    with pytest.raises(OSError):
+        os.fstat(link)
 
 
 def test_one_who_gets_no_place_and_sees_nobody_gives_up(

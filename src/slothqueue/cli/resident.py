@@ -69,7 +69,7 @@ def _take_place(sloth: Sloth, mouth: Mouth) -> int | None:
 
     Who has the place may be about to go, so its lock alone says nothing: it must be seen to work.
     """
-    sloth.stats()  # a store that cannot be used has no place to take
+    sloth.verbs.store_id()  # a store that cannot be used has no place to take
     until = sloth.clock.awake() + PATIENCE
     while (place := berth.take(sloth.store.live)) is None:
         others = [one.holder.pid for one in crew(sloth).workers if one.queues is None]
