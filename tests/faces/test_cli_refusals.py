@@ -126,7 +126,7 @@ def test_a_store_that_cannot_be_used_gives_75(sloth: Cli, words: list[str]):
 def test_a_store_from_the_future_gives_75(sloth: Cli):
     sloth.add("--", "true")
     with sqlite3.connect(sloth.db) as connection:
-        connection.execute("update _sloth_migration set version = 999, breaking = 1")
+        connection.execute("update _sloth_migration set version = version + 998, breaking = 1")
     connection.close()
     for words in COMMANDS:
         sloth.refused(*words, code=75)

@@ -35,6 +35,7 @@ def marks(sloth: Cli, *words: str, code: int = 0) -> dict[str, list[Mark]]:
     """What the doctor says, by what it looked at."""
     found: dict[str, list[Mark]] = {}
     for each in sloth("doctor", "--json", *words, code=code).objects:
+        assert each.pop("v") == 1
         assert set(each) == set(Mark._fields) and each["level"] in LEVELS
         found.setdefault(each["check"], []).append(Mark(**each))
     return found
@@ -302,6 +303,7 @@ def told(capsys: pytest.CaptureFixture[str], sloth: Sloth, check: str, code: int
     """What the doctor says of one thing, run in this very process."""
     assert main(["doctor", "--json", "--db", sloth.path]) == code
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(each.pop("v") == 1 for each in objects)
     return next(Mark(**each) for each in objects if each["check"] == check)
 
 
@@ -441,7 +443,7 @@ def test_a_backup_tells_where_it_is_and_what_is_not_in_it(sloth: Cli):
     assert sloth("list", "--db", "copy.db", "--json").objects[0]["state"] == "done"
     (told,) = sloth("backup", "other.db", "--json").objects
     size = (sloth.folder / "other.db").stat().st_size
-    assert told == {"path": f"{sloth.folder}/other.db", "bytes": size, "reissued": 0}
+    assert told == {"v": 1, "path": f"{sloth.folder}/other.db", "bytes": size, "reissued": 0}
 
 
 def test_a_backup_tells_what_runs(sloth: Cli):
