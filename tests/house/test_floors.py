@@ -12,8 +12,8 @@ from pathlib import Path
 from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
-    ("words", {"errors", "clock", "processes", "shim"}),
-    ("rules", {"timing", "models", "codec", "context"}),
+    ("words", {"errors", "clock", "processes", "shim", "caps"}),
+    ("rules", {"timing", "sizes", "models", "codec", "context"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
@@ -43,6 +43,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "senses",
             "watch",
             "receipts",
+            "outputs",
             "spawn",
         },
     ),
@@ -196,7 +197,7 @@ NAMES_SQLITE3 = {
 }
 
 # Run by themselves, once per command: with nothing of ours but each other.
-STAND_ALONE = {"shim", "processes"}
+STAND_ALONE = {"shim", "processes", "caps"}
 
 
 def floor(name: str) -> int | None:
