@@ -13,7 +13,7 @@ from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
     ("words", {"errors", "clock", "processes", "shim", "caps"}),
-    ("rules", {"timing", "sizes", "models", "codec", "context"}),
+    ("rules", {"timing", "sizes", "models", "codec", "context", "environment"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
