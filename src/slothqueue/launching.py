@@ -9,7 +9,7 @@ from typing import Any
 
 from . import codec
 from .clock import Millis
-from .commands import Command
+from .commands import Command, environment_of
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
@@ -124,8 +124,9 @@ class Launcher:
         return codec.encode({**call, "args": [*results, *call["args"]]}, "call")
 
     def _start_command(self, claimed: Claimed, token: str) -> Run:
+        payload = codec.decode(claimed.payload)
         command = Command(
-            codec.decode(claimed.payload),
+            payload,
             job=claimed.id,
             attempt=claimed.attempt,
             fence=claimed.fence,
@@ -133,6 +134,7 @@ class Launcher:
             cookie=cookie(self._verbs.store_id(), claimed.id, claimed.fence),
             lock=self._fresh_lock(),
             logs=self._logs,
+            environment=environment_of(payload),
             timeout=claimed.timeout,
         )
         return CommandRun(claimed, command, self._verbs.presence.place)

@@ -12,7 +12,7 @@ from pathlib import Path
 from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
-    ("words", {"errors", "clock", "processes", "shim", "caps"}),
+    ("words", {"errors", "clock", "processes", "shim", "starting", "streams", "papers", "caps"}),
     ("rules", {"timing", "sizes", "models", "codec", "context", "environment"}),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
@@ -65,7 +65,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "why",
         },
     ),
-    ("compound features", {"commands", "groups", "queues", "tasks"}),
+    ("compound features", {"commands", "groups", "orders", "queues", "tasks"}),
     (
         "running",
         {
@@ -91,7 +91,15 @@ FLOORS: list[tuple[str, set[str]]] = [
 
 # Who may look sideways on a floor, and at whom.
 NEIGHBORS = {
+    # the shim of a command and its parts
+    ("shim", "caps"),
+    ("shim", "papers"),
     ("shim", "processes"),
+    ("shim", "starting"),
+    ("shim", "streams"),
+    ("papers", "processes"),
+    ("starting", "papers"),
+    ("streams", "starting"),
     ("context", "codec"),
     ("context", "timing"),
     ("models", "timing"),
@@ -159,6 +167,7 @@ NEIGHBORS = {
     ("upkeep", "settling"),
     # a queue takes commands, a task enqueues on a queue
     ("queues", "commands"),
+    ("commands", "orders"),
     ("tasks", "queues"),
     # an attempt runs in a process of ours
     ("child", "attempt"),
@@ -197,7 +206,7 @@ NAMES_SQLITE3 = {
 }
 
 # Run by themselves, once per command: with nothing of ours but each other.
-STAND_ALONE = {"shim", "processes", "caps"}
+STAND_ALONE = {"shim", "processes", "starting", "streams", "papers", "caps"}
 
 
 def floor(name: str) -> int | None:
