@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import orders
-from .environment import captured
+from .environment import captured, captured_here
 
 if TYPE_CHECKING:
     from .clock import Millis
@@ -117,11 +117,20 @@ def payload_of(
     Raises ValueError, and TypeError for a name that is no option.
     """
     rest = orders.checked(environ, options)
-    clean = options.get("clean_env", False)
     words = check_argv(argv, shell)
     where = os.path.abspath(check_cwd(cwd) or os.getcwd())
+    variables = _environment(environ, check_env(env), options.get("clean_env", False))
     payload = {"argv": words, "cwd": where, **({"shell": True} if shell else {}), **rest}
-    return {**payload, "env": captured(environ, extra=check_env(env), clean=clean), CAPTURED: True}
+    return {**payload, "env": variables, CAPTURED: True}
+
+
+def _environment(
+    environ: Mapping[str, str], extra: Mapping[str, str] | None, clean: bool
+) -> dict[str, str]:
+    if environ is not os.environ:
+        return captured(environ, extra=extra, clean=clean)
+    ours = captured_here(clean=clean)
+    return {**ours, **extra} if extra else ours
 
 
 def environment_of(payload: Mapping[str, Any]) -> dict[str, str] | None:

@@ -6,12 +6,19 @@ import os
 import re
 from collections.abc import Mapping
 
-SECRET = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?$"
-    r"|(?:API|PRIVATE|ACCESS|SIGNING|ENCRYPTION|MASTER|DEPLOY)_?KEY"
-    r"|(?:^|_)(?:TOKENS?|AUTH|PWD|PASS|COOKIES?|JWT)(?:_|$)"
+# Text and sets, and no pattern: to compile one takes longer than all that it is used for here.
+SECRET_PARTS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL")
+"""A variable whose name has one of these in it looks like a secret, which is not stored unasked."""
+
+SECRET_WORDS = frozenset(("TOKEN", "TOKENS", "AUTH", "PWD", "PASS", "COOKIE", "COOKIES", "JWT"))
+"""So does one that has one of these between its underscores, or ends in TOKEN,"""
+
+SECRET_KEYS = tuple(
+    f"{kind}{between}KEY"
+    for kind in ("API", "PRIVATE", "ACCESS", "SIGNING", "ENCRYPTION", "MASTER", "DEPLOY")
+    for between in ("_", "")
 )
-"""What the name of a variable looks like, in capitals, whose value is not to be stored unasked."""
+"""or one of these anywhere."""
 
 NO_SECRETS = frozenset({"SSH_AUTH_SOCK"})
 """Names that look like one and tell only where something is."""
@@ -34,7 +41,6 @@ CLEAN = frozenset(
 )
 """What a clean environment has of its submitter's, and all that begins with LC_."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -53,9 +59,36 @@ def captured(
     return {**kept, **(extra or {})}
 
 
+_ours: tuple[dict[bytes, bytes], dict[bool, dict[str, str]]] = ({}, {})
+
+
+def captured_here(*, clean: bool = False) -> dict[str, str]:
+    """`captured` of this process: the same dict as long as the environment is the same.
+
+    Worked out anew only when it has changed, for that takes longer than to write a job.
+    """
+    global _ours
+    raw = vars(os.environ).get("_data")  # as the system has it, on every system that has it so
+    if raw is None:
+        return captured(os.environ, clean=clean)
+    if raw != _ours[0]:
+        _ours = (dict(raw), {})
+    known = _ours[1]
+    if clean not in known:
+        known[clean] = captured(os.environ, clean=clean)
+    return known[clean]
+
+
 def looks_secret(name: str) -> bool:
     """Whether the value of a variable with this name is not to be stored unasked."""
-    return name not in NO_SECRETS and SECRET.search(name.upper()) is not None
+    if name in NO_SECRETS:
+        return False
+    name = name.upper()
+    return (
+        name.endswith(("TOKEN", "TOKENS"))
+        or any(part in name for part in SECRET_PARTS + SECRET_KEYS)
+        or not SECRET_WORDS.isdisjoint(name.split("_"))
+    )
 
 
 def _is_lasting(name: str) -> bool:
@@ -101,7 +134,7 @@ def _variable(line: str) -> dict[str, str]:
     name, sign, value = line.removeprefix("export ").strip().partition("=")
     if not sign:
         raise ValueError(f"{line!r} is not NAME=VALUE")
-    if not _NAME.fullmatch(name):
+    if not (name.isascii() and name.isidentifier()):
         raise ValueError(f"{name!r} cannot be the name of a variable; write NAME=VALUE")
     if "\0" in value:
         raise ValueError(f"the value of {name} holds a NUL byte")

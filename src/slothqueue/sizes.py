@@ -7,7 +7,7 @@ from typing import Any
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?")
+_SIZE = r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?"  # compiled when it is needed, which is seldom
 
 
 def size(value: Any, *, what: str = "size") -> int:
@@ -17,7 +17,7 @@ def size(value: Any, *, what: str = "size") -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    found = _SIZE.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    found = re.fullmatch(_SIZE, value.strip().lower()) if isinstance(value, str) else None
     unit = None if found is None else {**_UNITS, **_BINARY}.get(found[2])
     if found is None or unit is None:
         raise ValueError(f"{what} must be bytes or text such as '64MB' or '1GiB', and is {value!r}")

@@ -99,6 +99,8 @@ def spawn(argv: list[str], io: "list[Any]", *, nice: int, session: bool = False)
         return _nicely(begin, nice) if nice else begin()
     except OSError as error:
         raise _refusal(argv[0], error) from None
+    except NotImplementedError:  # an old C library
+        raise Refusal(126, "this system cannot start a command at a terminal of its own") from None
 
 
 def _nicely(begin: "Any", nice: int) -> int:

@@ -8,7 +8,7 @@ import select
 import sys
 from collections.abc import Callable
 
-from .starting import NO_INPUT, onto
+from .starting import NO_INPUT, Refusal, onto
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,18 +30,25 @@ _READS = 64  # of a terminal at a time: who writes without end must not keep us 
 
 
 class Streams:
-    """The files of a command that has a terminal, an input, or both."""
+    """The files of a command that has a terminal, an input, or both. Raises Refusal."""
 
     def __init__(self, options: dict[str, str], logs: list[int], ears: "Ears") -> None:
         self._terminal: Terminal | None = None
         self._theirs: int | None = None
+        try:
+            self.io = self._open(options, logs, ears)
+        except OSError as error:  # too many files, no terminal left
+            what = "terminal" if "terminal" in options else "input"
+            raise Refusal(126, f"it cannot be given its {what}: {error.strerror}") from None
+
+    def _open(self, options: dict[str, str], logs: list[int], ears: "Ears") -> "list[Any]":
         if size := options.get("terminal"):
             self._terminal = Terminal(size, logs[0], ears)
             show = (os.POSIX_SPAWN_OPEN, 1, self._terminal.path, os.O_RDWR, 0)
-            self.io: list[Any] = [show, (os.POSIX_SPAWN_DUP2, 1, 2)]
+            io: list[Any] = [show, (os.POSIX_SPAWN_DUP2, 1, 2)]
         else:
-            self.io = onto(logs)
-        self.io.append(self._input(ears) if "input" in options else NO_INPUT)
+            io = onto(logs)
+        return [*io, self._input(ears) if "input" in options else NO_INPUT]
 
     def _input(self, ears: "Ears") -> "Any":
         if self._terminal is not None:

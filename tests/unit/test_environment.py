@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slothqueue.environment import CLEAN, captured, looks_secret, read_env_file
+from slothqueue.environment import CLEAN, captured, captured_here, looks_secret, read_env_file
 
 # fmt: off
 SECRET = [
@@ -68,6 +68,20 @@ def test_capturing_changes_nothing_of_what_it_is_given():
     environ, extra = {"A": "1", "B_TOKEN": "2"}, {"C": "3"}
     captured(environ, extra=extra)["D"] = "4"
     assert (environ, extra) == ({"A": "1", "B_TOKEN": "2"}, {"C": "3"})
+
+
+def test_what_is_captured_here_follows_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("A_NAME", "1")
+    monkeypatch.setenv("A_TOKEN", "1")
+    first = captured_here()
+    assert first == captured(os.environ)
+    assert captured_here() is first
+    assert captured_here(clean=True) == captured(os.environ, clean=True) != first
+    monkeypatch.setenv("A_NAME", "2")
+    assert captured_here()["A_NAME"] == "2"
+    assert first["A_NAME"] == "1"
+    monkeypatch.delenv("A_NAME")
+    assert "A_NAME" not in captured_here()
 
 
 LINES = [
