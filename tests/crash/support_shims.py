@@ -97,6 +97,7 @@ class Commands:
     def kill_shim(self, command: Command, *names: str) -> list[processes.Process]:
         """Kill the shim when these run under it; returns them."""
         tree = self.runs(command, *names)
+        until(lambda: receipts.began(command.base), "the shim has noted which it is")
         command.spawned.signal(signal.SIGKILL)
         command.spawned.process.wait(DEADLINE)
         return tree
@@ -107,3 +108,15 @@ class Commands:
             command.spawned.process.wait(DEADLINE)
             command.sweep()
             command.close()
+
+
+def asleep(pid: int) -> bool:
+    before = switches(pid)
+    time.sleep(0.4)  # longer than between two looks at a log that may yet grow
+    process = processes.look_at(pid)
+    return switches(pid) == before and process is not None and process.state == "S"
+
+
+def switches(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)

@@ -169,12 +169,13 @@ def test_what_was_asked_for_counts_also_when_the_worker_is_gone(world: World, or
     worker = world.worker()
     job = enqueue(
         world,
-        f"while [ ! -e {world.gate} ]; do sleep 0.02; done; yes | head -c 100000; exit 3",
+        f"echo 1 >> {world.notes}; while [ ! -e {world.gate} ]; do sleep 0.02; done; "
+        "yes | head -c 100000; exit 3",
         retry_on=[75],
         keep_log="never",
         max_output=4096,
     )
-    world.held_by(job, "shim")
+    world.wait_note(1)
     if orphan:
         worker.kill()
         worker.wait()

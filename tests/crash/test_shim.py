@@ -19,7 +19,7 @@ from slothqueue.models import Ending
 from slothqueue.running import CommandRun
 from slothqueue.storage.base import Claimed
 
-from .support_shims import DEADLINE, HERE, Commands, until
+from .support_shims import DEADLINE, HERE, Commands, asleep, switches, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -523,18 +523,6 @@ def test_an_idle_shim_does_nothing(commands: Commands):
     before = switches(command.spawned.pid)
     time.sleep(0.5)
     assert switches(command.spawned.pid) == before
-
-
-def asleep(pid: int) -> bool:
-    before = switches(pid)
-    time.sleep(0.4)  # longer than between two looks at a log that may yet grow
-    process = processes.look_at(pid)
-    return switches(pid) == before and process is not None and process.state == "S"
-
-
-def switches(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def test_a_timeout_is_kept_while_the_worker_is_gone(commands: Commands):

@@ -22,7 +22,7 @@ from slothqueue.outputs import Cut
 from slothqueue.running import CommandRun
 from slothqueue.storage.base import Claimed
 
-from .support_shims import DEADLINE, HERE, Commands, until
+from .support_shims import DEADLINE, HERE, Commands, asleep, switches, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -198,11 +198,6 @@ def test_a_command_that_writes_little_is_hardly_looked_at(commands: Commands):
     assert switches(command.spawned.pid) - before < 80
 
 
-def switches(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
-
-
 # ---- terminal -----------------------------------------------------------------------------------
 
 
@@ -302,6 +297,15 @@ def test_what_did_not_fit_fits_when_the_command_has_read(commands: Commands):
     assert commands.log(command) == data
 
 
+def test_a_shim_sleeps_when_all_that_was_sent_has_been_read(commands: Commands):
+    text = "sleep 0.3; head -c 131072 > /dev/null; echo done; sleep 999"
+    command = commands.start("sh", "-c", text, stdin=True)
+    for _ in range(2):
+        until(functools.partial(command.send, b"x" * MOST_UNREAD), "it fits")
+    commands.says(command, b"done")
+    until(lambda: asleep(command.spawned.pid), "the shim sleeps")
+
+
 def test_more_than_can_ever_fit_is_refused(commands: Commands):
     command = commands.start("cat", stdin=True)
     with pytest.raises(ValueError, match="at most 65536 bytes"):
@@ -341,8 +345,8 @@ def test_an_end_of_the_worker_does_not_end_the_input(commands: Commands):
 
 
 def test_a_cancelled_command_is_told_by_whom_and_who_was_signalled(commands: Commands):
-    command = commands.start("sh", "-c", "echo ready; sleep 999; true")
-    commands.says(command, b"ready")
+    command = commands.start("sh", "-c", "sleep 999; true")
+    commands.runs(command, "sh", "sleep")
     command.stop("cancelled by ann", cancel=True)
     ending = commands.end(command)
     assert (ending.kind, ending.reason) == ("cancel", "cancelled by ann")

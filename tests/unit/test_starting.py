@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,19 @@ def test_a_command_that_cannot_have_what_it_needs_is_refused(
         Streams(options, [1], ears)
     code, text = caught.value.args
     assert (code, text) == (126, f"it cannot be given its {what}: Too many open files")
+
+
+def test_what_is_shown_right_before_the_end_is_written_down(tmp_path: Path, ears: Ears):
+    log = os.open(tmp_path / "log", os.O_CREAT | os.O_RDWR)
+    streams = Streams({"terminal": "80 24"}, [log], ears)
+    streams.begun()
+    path = next(one[2] for one in streams.io if one[0] == os.POSIX_SPAWN_OPEN)
+    file = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+    os.write(file, b"last\nwords")
+    os.close(file)
+    streams.finish()
+    assert os.pread(log, 100, 0) == b"last\nwords"
+    os.close(log)
 
 
 def test_a_system_without_sessions_for_what_it_spawns_says_so(monkeypatch: pytest.MonkeyPatch):
