@@ -17,6 +17,7 @@ from collections.abc import Callable
 SUFFIX = ".cut"
 LONGEST_PAUSE = 0.25  # seconds between two looks at a log that grows
 SHORTEST_PAUSE = 0.01
+FIRST_PAUSE = 0.05  # until we see how fast a log grows that has just begun to
 BLIND_PAUSE = 1.0  # between two looks at one that does not, where nobody would tell us
 QUIET_LOOKS = 4  # without growth, before we rather wait to be told
 _NOTE = 64  # bytes, always the same, so that one write replaces all of it
@@ -135,16 +136,15 @@ class Caps:
         self._watch, self._ignore, self._later = watch, ignore, later
         self._watcher: int | None = None
         self._quiet = 0
-        self._later(LONGEST_PAUSE, self._look)
+        self._later(FIRST_PAUSE, self._look)
 
     def _look(self) -> None:
-        pause = min([cap.look() for cap in self.caps])
+        pause = self._look_once()
         self._quiet = 0 if any(cap.grew for cap in self.caps) else self._quiet + 1
         if self._quiet < QUIET_LOOKS:
             self._later(pause, self._look)
         elif self._listen():
-            for cap in self.caps:  # what has been written just before somebody listened
-                cap.look()
+            self._look_once()  # at what has been written just before somebody listened
         else:
             self._later(BLIND_PAUSE, self._look)
 
@@ -164,7 +164,11 @@ class Caps:
             os.read(self._watcher, 4096)
             self._ignore(self._watcher)
         self._quiet = 0
-        self._look()
+        self._look_once()
+        self._later(FIRST_PAUSE, self._look)
+
+    def _look_once(self) -> float:
+        return min([cap.look() for cap in self.caps])
 
     def finish(self) -> int:
         """Cut what is still too much; returns how many bytes were lost in all."""
