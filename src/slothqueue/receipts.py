@@ -130,9 +130,9 @@ def ending(told: Receipt, *, stopping: bool = False) -> Ending:
 
     Exit code 0 completes it and anything else fails it, for good if it is none of those that are to
     be tried again. A command that its worker asked to stop is given back, whatever it made of the
-    signal; that it was cancelled and is not to come back, the store knows. A SIGTERM that somebody sent to the shim is no such
-    asking: the command itself may have sent it, and would without end. Only where its worker is
-    `stopping` too is it the service or the machine that goes down.
+    signal; that it was cancelled and is not to come back, the store knows. A SIGTERM that somebody
+    sent to the shim is no such asking: the command itself may have sent it, and would without end.
+    Only where its worker is `stopping` too is it the service or the machine that goes down.
     """
     if told.cancelled is not None:
         return Ending("release", reason=told.cancelled, error=_with_names("was cancelled", told))

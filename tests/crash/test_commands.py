@@ -159,7 +159,7 @@ def test_a_command_that_an_older_version_has_enqueued_runs_as_it_would_have(
         "env": {"MINE": "2"},
         "shell": True,
     }
-    job = write(world.sloth.verbs, (QUEUE, COMMAND, ""), codec.encode(payload))
+    job = write(world.sloth.verbs, (QUEUE, COMMAND, ""), codec.encode(payload), {})
     assert world.ended(job).exit_code == 0
     assert (world.folder / "out").read_text() == "12\n"
 

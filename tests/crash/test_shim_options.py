@@ -321,16 +321,32 @@ def test_a_command_without_input_and_one_that_closed_it_take_nothing(commands: C
     until(lambda: not closed.send(b"y"), "the shim says that nobody reads")
 
 
-def test_a_run_sends_to_its_command_once_it_has_begun(commands: Commands):
-    command = commands.start("cat", go=False, stdin=True)
+def run_of(command: Command) -> CommandRun:
     claimed = Claimed(1, 1, 1, 101, 9, 9, 0, None, None, None, "")
-    run = CommandRun(claimed, command, Place("boot", "machine", 1))
-    assert not run.send(b"early")
+    return CommandRun(claimed, command, Place("boot", "machine", 1))
+
+
+def test_a_run_sends_on_whatever_it_is_given_as_fast_as_its_command_reads(commands: Commands):
+    command = commands.start("sh", "-c", "sleep 0.3; cat", go=False, stdin=True)
+    run = run_of(command)
+    run.send("early ")
     commands.ready(command)
     run.begin()
-    assert run.send(b"hello") and run.end_input()
+    text = "much ä " * 100_000
+    run.send(text)
+    run.send(None)
     ending = until(run.poll, "it ends")
-    assert (ending.kind, commands.log(command)) == ("complete", b"hello")
+    assert ending.kind == "complete"
+    assert commands.log(command).decode() == "early " + text
+
+
+def test_a_run_whose_command_takes_no_input_keeps_nothing_of_it(commands: Commands):
+    command = commands.start("sleep", "999")
+    run = run_of(command)
+    run.begin()
+    run.send("x" * 100_000)
+    run.send(None)
+    assert run._unsent == []
 
 
 def test_an_end_of_the_worker_does_not_end_the_input(commands: Commands):
@@ -349,7 +365,7 @@ def test_a_cancelled_command_is_told_by_whom_and_who_was_signalled(commands: Com
     commands.runs(command, "sh", "sleep")
     command.stop("cancelled by ann", cancel=True)
     ending = commands.end(command)
-    assert (ending.kind, ending.reason) == ("cancel", "cancelled by ann")
+    assert (ending.kind, ending.reason) == ("release", "cancelled by ann")
     assert str(ending.error).startswith("was cancelled; signalled: ")
     assert str(ending.error).count("sleep") == 1
     assert commands.left(command) == []
@@ -360,7 +376,7 @@ def test_a_stop_has_its_own_grace(commands: Commands):
     command = commands.start("sh", "-c", text, grace=3_600_000)
     commands.says(command, b"ready")
     command.stop("cancelled", grace=100, cancel=True)
-    assert commands.end(command).kind == "cancel"
+    assert str(commands.end(command).error).startswith("was cancelled; signalled: ")
 
 
 def test_hurry_cuts_the_grace_of_a_cancel(commands: Commands):
@@ -370,7 +386,7 @@ def test_hurry_cuts_the_grace_of_a_cancel(commands: Commands):
     command.stop("cancelled", grace=3_600_000, cancel=True)
     commands.says(command, b"asked")
     command.hurry()
-    assert commands.end(command).kind == "cancel"
+    assert str(commands.end(command).error).startswith("was cancelled; signalled: ")
 
 
 @pytest.mark.parametrize("order", ["stop first", "cancel first"])
@@ -384,19 +400,19 @@ def test_what_is_cancelled_does_not_come_back_although_its_worker_stops(
     commands.says(command, b"asked")
     command.stop("why", cancel=order == "stop first")
     command.hurry()
-    assert commands.end(command).kind == "cancel"
+    assert str(commands.end(command).error).startswith("was cancelled; signalled: ")
 
 
 def test_a_cancel_through_a_run_is_told_as_it_was_asked(commands: Commands):
     command = commands.start("sleep", "999", go=False)
-    claimed = Claimed(1, 1, 1, 101, 9, 9, 0, None, None, None, "")
-    run = CommandRun(claimed, command, Place("boot", "machine", 1))
+    run = run_of(command)
     commands.ready(command)
     run.begin()
     commands.runs(command, "sleep")
-    run.end(Ending("cancel", reason="cancelled by ann"), grace=500)
+    assert (run.cancel(0, 500), run.cancel(1, 500)) == (500, None)
     ending = until(run.poll, "it ends")
-    assert (ending.kind, ending.reason) == ("cancel", "cancelled by ann")
+    assert (ending.kind, ending.reason) == ("release", "it was cancelled")
+    assert str(ending.error).startswith("was cancelled; signalled: ")
 
 
 def test_an_orphan_is_stopped_by_its_pid_and_start_alone(commands: Commands):
@@ -448,8 +464,7 @@ def test_logs_are_kept_as_asked(commands: Commands, keep: str, code: int, kept: 
     command = commands.start(
         "sh", "-c", text, keep_log=keep, separate=True, max_output=CAP, go=False
     )
-    claimed = Claimed(1, 1, 1, 101, 9, 9, 0, None, None, None, "")
-    run = CommandRun(claimed, command, Place("boot", "machine", 1))
+    run = run_of(command)
     commands.ready(command)
     run.begin()
     until(run.poll, "it ends")
@@ -492,7 +507,7 @@ def test_a_hundred_killed_commands_leave_no_zombie(commands: Commands):
             else:
                 os.kill(tree[0].pid, signal.SIGKILL)
         kinds = [commands.end(command).kind for command in batch]
-        assert kinds == ["fail", "cancel"] * 5
+        assert kinds == ["fail", "release"] * 5
     family = processes.below(processes.look_around(), HERE)
     assert [process for process in family if not processes.lives(process)] == []
     for command in commands.all:

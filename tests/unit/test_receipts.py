@@ -82,13 +82,13 @@ def test_only_what_was_named_is_tried_again(end: Receipt, word: str):
 def test_what_was_stopped_or_cancelled_is_no_matter_of_trying_again(retry: tuple[str, ...] | None):
     end = Receipt(signal=15, retry=retry)
     assert receipts.ending(end._replace(stopped="why")).kind == "release"
-    assert receipts.ending(end._replace(cancelled="why", stopped="too")).kind == "cancel"
+    assert receipts.ending(end._replace(cancelled="why")).kind == "release"
 
 
 def test_a_cancelled_command_names_whom_it_signalled():
     end = Receipt(exit_code=0, cancelled="by ann", signalled=("12 sh",), survivors=("13 x",))
     assert receipts.ending(end) == Ending(
-        "cancel",
+        "release",
         reason="by ann",
         error="was cancelled; signalled: 12 sh; still alive: 13 x",
     )
