@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import orders
+from . import codec, orders
 from .environment import captured, captured_here
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ SHELL = ("/bin/sh", "-c")
 ONE_ARGUMENT = 128 * 1024  # bytes that Linux takes in one, with its end; execve(2)
 
 MOST_UNREAD = 64 * 1024  # bytes that may be sent to a command and not read by it
-
-CAPTURED = "captured"
-"""The mark of a payload whose `env` is the whole environment, and not only what is added to it."""
 
 # What Python runs as a shim: our package without its __init__, for the shim needs nothing of it. As
 # an imported module, and not as a script, its compiled form is kept.
@@ -108,34 +105,41 @@ def payload_of(
     environ: Mapping[str, str],
     *,
     cwd: Any = None,
-    env: Any = None,
     shell: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """What is stored of a command, checked; `environ` is the environment of its submitter.
+    """What is stored of a command but for its variables, checked; `environ` is its submitter's.
 
     Raises ValueError, and TypeError for a name that is no option.
     """
     rest = orders.checked(environ, options)
     words = check_argv(argv, shell)
     where = os.path.abspath(check_cwd(cwd) or os.getcwd())
-    variables = _environment(environ, check_env(env), options.get("clean_env", False))
-    payload = {"argv": words, "cwd": where, **({"shell": True} if shell else {}), **rest}
-    return {**payload, "env": variables, CAPTURED: True}
+    return {"argv": words, "cwd": where, **({"shell": True} if shell else {}), **rest}
 
 
-def _environment(
-    environ: Mapping[str, str], extra: Mapping[str, str] | None, clean: bool
-) -> dict[str, str]:
+def environment_for(environ: Mapping[str, str], env: Any, clean: bool = False) -> dict[str, str]:
+    """All variables that a command is to have, of its submitter's and what is given as `env`.
+
+    Raises ValueError.
+    """
+    extra = check_env(env)
     if environ is not os.environ:
         return captured(environ, extra=extra, clean=clean)
     ours = captured_here(clean=clean)
     return {**ours, **extra} if extra else ours
 
 
-def environment_of(payload: Mapping[str, Any]) -> dict[str, str] | None:
-    """All that the command is to have in its environment; None if an older version stored it."""
-    return check_env(payload.get("env")) if payload.get(CAPTURED) else None
+_latest: tuple[dict[str, str], str] = ({}, "{}")
+
+
+def environment_text(environ: Mapping[str, str], env: Any, clean: bool = False) -> str:
+    """The same as it is stored: as JSON, which is made anew only for what is another."""
+    global _latest
+    variables, known = environment_for(environ, env, clean), _latest
+    if variables is not known[0]:
+        known = _latest = (variables, codec.encode(variables, "env"))
+    return known[1]
 
 
 class Command:

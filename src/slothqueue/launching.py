@@ -9,7 +9,7 @@ from typing import Any
 
 from . import codec
 from .clock import Millis
-from .commands import Command, environment_of
+from .commands import Command
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
@@ -134,10 +134,16 @@ class Launcher:
             cookie=cookie(self._verbs.store_id(), claimed.id, claimed.fence),
             lock=self._fresh_lock(),
             logs=self._logs,
-            environment=environment_of(payload),
+            environment=self._environment(claimed.env),
             timeout=claimed.timeout,
         )
         return CommandRun(claimed, command, self._verbs.presence.place)
+
+    def _environment(self, env: int | None) -> dict[str, str] | None:
+        """All that a command was enqueued with; None if an older version has enqueued it."""
+        store = self._verbs.store
+        text = None if env is None else store.look(lambda tx: store.waits.environment(tx, env))
+        return None if text is None else codec.decode(text)
 
     def _start_child(self, claimed: Claimed, task: str, token: str, place: dict[str, Any]) -> Run:
         message = {

@@ -133,8 +133,9 @@ class Queue:
 
         refuse_while_loading()
         own, rest = commands.parted(options)
-        payload = commands.payload_of(argv, os.environ, cwd=cwd, env=env, shell=shell, **own)
-        return enqueue(self._jobs, (self.name, COMMAND, ""), codec.encode(payload), rest)
+        text = codec.encode(commands.payload_of(argv, os.environ, cwd=cwd, shell=shell, **own))
+        variables = commands.environment_text(os.environ, env, own.get("clean_env", False))
+        return enqueue(self._jobs, (self.name, COMMAND, ""), text, rest, env=variables)
 
     def claim(self) -> Lease | None:
         """Take the first due job, None if there is none; never waits."""

@@ -15,7 +15,7 @@ from slothqueue import codec, outputs, processes, receipts
 from slothqueue.models import COMMAND
 from slothqueue.queues import enqueue as write
 
-from .support import check_history, until
+from .support import check_history, rows, until
 from .support_programs import QUEUE
 from .support_workers import World
 
@@ -146,6 +146,14 @@ def test_a_command_runs_with_the_environment_of_who_enqueued_it(
     assert b"secret" not in b"".join(
         path.read_bytes() for path in world.folder.glob("work.db*") if path.is_file()
     )
+
+
+def test_one_environment_is_stored_once_and_not_shown_with_the_job(world: World):
+    jobs = [enqueue(world, "true") for _ in range(3)] + [enqueue(world, "true", env={"A": "1"})]
+    assert rows(world.path, "select count(*) from _sloth_env")[0][0] == 2
+    assert all("env" not in job.payload for job in jobs)
+    world.worker()
+    assert {world.ended(job).state for job in jobs} == {"done"}
 
 
 def test_a_command_that_an_older_version_has_enqueued_runs_as_it_would_have(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
-from slothqueue import shim
-from slothqueue.commands import environment_of, payload_of
+from slothqueue import codec, shim
+from slothqueue.commands import environment_for, environment_text, payload_of
 from slothqueue.orders import MOST_OUTPUT, checked, for_shim
 
 
@@ -104,19 +105,34 @@ def test_a_name_that_is_no_option_is_refused():
         payload_of(["ls"], {}, colour=True)
 
 
-def test_a_payload_has_the_whole_environment():
-    payload = payload_of(["ls"], {"A": "1", "B_TOKEN": "2"}, cwd="/", env={"C": "3"}, nice=1)
-    assert payload == {
+def test_a_payload_has_all_but_the_environment():
+    assert payload_of(["ls"], {"A": "1"}, cwd="/", nice=1) == {
         "argv": ["ls"],
         "cwd": "/",
         "nice": 1,
-        "env": {"A": "1", "C": "3"},
-        "captured": True,
     }
-    assert environment_of(payload) == {"A": "1", "C": "3"}
+    assert payload_of("ls | wc", {}, cwd="/", shell=True)["shell"] is True
 
 
-def test_a_payload_of_an_older_version_has_none():
-    assert environment_of({"argv": ["ls"], "env": {"A": "1"}}) is None
-    assert environment_of({"argv": ["ls"]}) is None
-    assert environment_of(payload_of(["ls"], {})) == {}
+def test_the_environment_is_of_the_submitter_with_what_was_given_on_top(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert environment_for({"A": "1", "B_TOKEN": "2"}, {"C": "3"}) == {"A": "1", "C": "3"}
+    assert environment_for({"A": "1"}, {"C": "3"}, clean=True) == {"C": "3"}
+    monkeypatch.setenv("MY_NAME", "1")
+    assert environment_for(os.environ, None)["MY_NAME"] == "1"
+    assert environment_for(os.environ, {"MY_NAME": "2"})["MY_NAME"] == "2"
+    assert environment_for(os.environ, None)["MY_NAME"] == "1"
+    with pytest.raises(ValueError):
+        environment_for(os.environ, {"A=B": "1"})
+
+
+def test_the_text_of_an_environment_follows_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_NAME", "1")
+    first = environment_text(os.environ, None)
+    assert environment_text(os.environ, None) is first
+    assert codec.decode(environment_text(os.environ, {"MY_NAME": "2"}))["MY_NAME"] == "2"
+    assert codec.decode(environment_text(os.environ, None, clean=True)).get("MY_NAME") is None
+    assert environment_text(os.environ, None) == first
+    monkeypatch.setenv("MY_NAME", "3")
+    assert codec.decode(environment_text(os.environ, None))["MY_NAME"] == "3"
