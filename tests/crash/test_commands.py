@@ -227,3 +227,23 @@ def test_endless_output_is_cut_and_the_history_says_so(world: World):
         outputs.Cut,
         outputs.Kept,
     ]
+
+
+def test_what_is_sent_to_a_job_reaches_its_command(world: World):
+    world.worker()
+    job = enqueue(world, f"cat > {world.folder}/got", stdin=True)
+    world.held_by(job, "shim")
+    job.send("hello ")
+    job.send("there")
+    job.send_eof()
+    assert world.ended(job).exit_code == 0
+    assert (world.folder / "got").read_text() == "hello there"
+
+
+def test_a_cancelled_command_names_in_its_history_whom_that_reached(world: World):
+    world.worker()
+    job = enqueue(world, "exec sleep 77")
+    under(world.held_by(job, "shim"))
+    job.cancel("not needed", grace=5)
+    assert world.ended(job).state == "cancelled"
+    assert "was cancelled; signalled: " in str(world.events(job, "cancelled")[-1].detail)
