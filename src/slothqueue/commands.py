@@ -12,12 +12,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import codec, orders
+from .environment import captured, captured_here
+
 if TYPE_CHECKING:
     from .clock import Millis
     from .models import Ending
 
 SHELL = ("/bin/sh", "-c")
 ONE_ARGUMENT = 128 * 1024  # bytes that Linux takes in one, with its end; execve(2)
+
+MOST_UNREAD = 64 * 1024  # bytes that may be sent to a command and not read by it
 
 # What Python runs as a shim: our package without its __init__, for the shim needs nothing of it. As
 # an imported module, and not as a script, its compiled form is kept.
@@ -89,11 +94,61 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
+def parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that only a command has, and those of every job."""
+    own = {name: value for name, value in options.items() if name in orders.OPTIONS}
+    return own, {name: value for name, value in options.items() if name not in own}
+
+
+def payload_of(
+    argv: Any,
+    environ: Mapping[str, str],
+    *,
+    cwd: Any = None,
+    shell: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """What is stored of a command but for its variables, checked; `environ` is its submitter's.
+
+    Raises ValueError, and TypeError for a name that is no option.
+    """
+    rest = orders.checked(environ, options)
+    words = check_argv(argv, shell)
+    where = os.path.abspath(check_cwd(cwd) or os.getcwd())
+    return {"argv": words, "cwd": where, **({"shell": True} if shell else {}), **rest}
+
+
+def environment_for(environ: Mapping[str, str], env: Any, clean: bool = False) -> dict[str, str]:
+    """All variables that a command is to have, of its submitter's and what is given as `env`.
+
+    Raises ValueError.
+    """
+    extra = check_env(env)
+    if environ is not os.environ:
+        return captured(environ, extra=extra, clean=clean)
+    ours = captured_here(clean=clean)
+    return {**ours, **extra} if extra else ours
+
+
+_latest: tuple[dict[str, str], str] = ({}, "{}")
+
+
+def environment_text(environ: Mapping[str, str], env: Any, clean: bool = False) -> str:
+    """The same as it is stored: as JSON, which is made anew only for what is another."""
+    global _latest
+    variables, known = environment_for(environ, env, clean), _latest
+    if variables is not known[0]:
+        known = _latest = (variables, codec.encode(variables, "env"))
+    return known[1]
+
+
 class Command:
     """One attempt of a command under its shim, as its worker sees it.
 
     The shim is started at once, and the command only by `go()`, once the store knows who holds it.
-    Raises ValueError for a payload that is no command, OSError when no process can be started.
+    `environment` is all that the command gets, beside what we add; without one it is what older
+    versions gave it: ours with the payload's on top. Raises ValueError for a payload that is no
+    command, OSError when no process can be started.
     """
 
     def __init__(
@@ -107,44 +162,92 @@ class Command:
         cookie: str,
         lock: str,
         logs: str,
+        environment: Mapping[str, str] | None = None,
         timeout: Millis | None = None,
         grace: Millis = 10_000,
     ) -> None:
         from . import receipts
         from .spawn import Spawned
+        from .starting import set_aside
 
         self.base = receipts.base(logs, job, attempt, fence)
         self.cookie = cookie
         self.ready = False
+        self.takes_input = bool(payload.get("stdin"))
+        self._sent = self._taken = 0
         self._heard: list[bytes] = []
+        cwd = _directory(payload)
         told = {"JOB": str(job), "ATTEMPT": str(attempt), "TOKEN": token}
         variables = {f"SLOTH_{name}": value for name, value in told.items()}
-        variables[receipts.COOKIE] = cookie
-        orders = [lock, self.base, "-" if timeout is None else str(timeout), str(grace)]
-        argv = [*orders, _directory(payload), "--", *_words(payload)]
+        variables.update({receipts.COOKIE: cookie, "PWD": cwd})
+        limit = "-" if timeout is None else str(timeout)
+        argv = [lock, self.base, limit, str(grace), cwd, orders.for_shim(payload), "--"]
+        argv += _words(payload)
         _make_private(logs)
-        env = {**os.environ, **(check_env(payload.get("env")) or {}), **variables}
+        if environment is None:
+            environment = {**os.environ, **(check_env(payload.get("env")) or {})}
+        env = set_aside({**environment, **variables}, os.environ)
         python = [sys.executable, *_PYTHON, os.path.dirname(os.path.abspath(__file__))]
         try:
             self.spawned = Spawned([*python, *argv], lock=lock, env=env, quiet=True)
         except OSError as error:
             if error.errno != errno.E2BIG:
                 raise
-            raise ValueError(_too_long(payload, env)) from None
+            raise ValueError(_too_long(payload, environment)) from None
 
     def receive(self) -> bool:
         """Take what the shim has said; True once it holds its lock. Never waits."""
-        self._heard += self.spawned.receive()
+        for line in self.spawned.receive():
+            if line.startswith(b"took "):
+                self._taken = int(line[5:])
+            elif line == b"shut":
+                self.takes_input = False
+            else:
+                self._heard.append(line)
         self.ready = b"ready" in self._heard
         return self.ready
+
+    def keep_talking(self) -> None:
+        """Hear what its input has taken, and send what could not be sent at once."""
+        if self.takes_input:
+            self.receive()
+            self.spawned.flush()
 
     def go(self) -> bool:
         """Let the command start. False when the shim is gone or no longer listens."""
         return self.spawned.send(b"go")
 
-    def stop(self, why: str = "its worker stops") -> bool:
-        """Ask the shim to end the whole tree, with its grace; `why` goes into the history."""
-        return self.spawned.send(b"stop " + " ".join(why.split()).encode())
+    def stop(
+        self, why: str = "its worker stops", *, grace: Millis | None = None, cancel: bool = False
+    ) -> bool:
+        """Ask the shim to end the whole tree; `why` goes into the history.
+
+        `grace` is awake time between TERM and KILL, ten seconds unless told. What is stopped is
+        given back; what is stopped to `cancel` it has ended.
+        """
+        word, wait = b"cancel" if cancel else b"stop", b"-" if grace is None else b"%d" % grace
+        return self.spawned.send(b"%b %b %b" % (word, wait, " ".join(why.split()).encode()))
+
+    def send(self, data: bytes) -> bool:
+        """Give these bytes to the input of the command, after what was sent before. Never waits.
+
+        False if it takes no input, ended it, or has not yet read so much of what was sent before
+        that these do not fit: then nothing of them was sent. Raises ValueError for more than
+        `MOST_UNREAD` bytes.
+        """
+        if len(data) > MOST_UNREAD:
+            raise ValueError(f"at most {MOST_UNREAD} bytes can be sent at a time, not {len(data)}")
+        self.receive()
+        if not self.takes_input or self._sent - self._taken + len(data) > MOST_UNREAD:
+            return False
+        from binascii import b2a_base64
+
+        self._sent += len(data)
+        return self.spawned.send(b"send " + b2a_base64(data, newline=False))
+
+    def end_input(self) -> bool:
+        """Let the command see the end of its input once it has read all that was sent."""
+        return self.takes_input and self.spawned.send(b"eof")
 
     def hurry(self) -> bool:
         """Cut the grace short."""
@@ -164,6 +267,13 @@ class Command:
 
         told = receipts.read(self.base) or receipts.parse(self._told())
         return None if told is None else receipts.ending(told, stopping=stopping)
+
+    def drop_logs(self) -> None:
+        """Delete its output if it ended in such a way that it is not to be kept."""
+        from . import receipts
+
+        if (told := receipts.read(self.base)) is not None:
+            receipts.drop_logs(self.base, told)
 
     def _told(self) -> str:
         """What the shim said over the link, because it could not leave it in a file."""

@@ -124,8 +124,9 @@ class Launcher:
         return codec.encode({**call, "args": [*results, *call["args"]]}, "call")
 
     def _start_command(self, claimed: Claimed, token: str) -> Run:
+        payload = codec.decode(claimed.payload)
         command = Command(
-            codec.decode(claimed.payload),
+            payload,
             job=claimed.id,
             attempt=claimed.attempt,
             fence=claimed.fence,
@@ -133,9 +134,16 @@ class Launcher:
             cookie=cookie(self._verbs.store_id(), claimed.id, claimed.fence),
             lock=self._fresh_lock(),
             logs=self._logs,
+            environment=self._environment(claimed.env),
             timeout=claimed.timeout,
         )
         return CommandRun(claimed, command, self._verbs.presence.place)
+
+    def _environment(self, env: int | None) -> dict[str, str] | None:
+        """All that a command was enqueued with; None if an older version has enqueued it."""
+        store = self._verbs.store
+        text = None if env is None else store.look(lambda tx: store.waits.environment(tx, env))
+        return None if text is None else codec.decode(text)
 
     def _start_child(self, claimed: Claimed, task: str, token: str, place: dict[str, Any]) -> Run:
         message = {

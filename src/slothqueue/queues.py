@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import codec
 from .clock import Millis
@@ -15,6 +15,9 @@ from .models import COMMAND, PAYLOAD, NewJob, Policy
 from .options import JobOptions, check_count, new_job
 from .settling import base
 from .timing import Duration
+
+if TYPE_CHECKING:
+    from .orders import CommandOptions
 
 Names = tuple[str, int, str]
 
@@ -111,26 +114,30 @@ class Queue:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         shell: bool = False,
-        **options: Unpack[JobOptions],
+        **options: Unpack[CommandOptions],
     ) -> Job:
         """Write a command: a list of arguments, or one text for `/bin/sh` with `shell=True`.
 
-        It runs in `cwd` (now this process's directory unless given), with the variables of `env` on
-        top of its worker's. `timeout` is awake time; then the whole tree of processes is ended.
+        It runs in `cwd` (now this process's directory unless given), with this process's
+        environment but for what looks secret or belongs to this process alone, and with the
+        variables of `env` on top; with `clean_env=True` only with PATH, HOME and a few more of
+        ours. `timeout` is awake time; then the whole tree of processes is ended.
+
+        Of its output `max_output` is kept (64 MB; bytes or text such as "1GB"; None for all), head
+        and tail. `separate=True` keeps errors in a file of their own, `tty=True` gives it a
+        terminal, `stdin=True` an input that can be sent to. `retry_on` lists the exit codes (and
+        "signal", "timeout") after which it may be tried again, [] for none. `nice` is from 0 to 19.
+        `keep_log` is "always", "failed" (when it has failed) or "never". Raises ValueError.
         """
         import os
 
         from . import commands
 
         refuse_while_loading()
-        payload = {
-            "argv": commands.check_argv(argv, shell),
-            "cwd": os.path.abspath(commands.check_cwd(cwd) or os.getcwd()),
-            "env": commands.check_env(env),
-            "shell": shell,
-        }
-        text = codec.encode({key: value for key, value in payload.items() if value})
-        return enqueue(self._jobs, (self.name, COMMAND, ""), text, options)
+        own, rest = commands.parted(options)
+        text = codec.encode(commands.payload_of(argv, os.environ, cwd=cwd, shell=shell, **own))
+        variables = commands.environment_text(os.environ, env, own.get("clean_env", False))
+        return enqueue(self._jobs, (self.name, COMMAND, ""), text, rest, env=variables)
 
     def claim(self) -> Lease | None:
         """Take the first due job, None if there is none; never waits."""

@@ -1,9 +1,11 @@
 """How a command ended, by what its shim left behind; and what is still there when it left nothing.
 
 The shim writes `BASE.exit` all at once, as lines of a word and a value: `exit 3`, `signal 9`,
-`error TEXT`, `timeout MS`, `stopped WHY`, `terminated SIGTERM`, `signalled PID NAME`,
-`survivor PID NAME`, `seconds 1.2`. Until then `BASE.exit.part` says which process the command is:
-`began PID START`. The command's output is in `BASE.log`.
+`error TEXT`, `timeout MS`, `stopped WHY`, `cancelled WHY`, `terminated SIGTERM`, `cut BYTES` (of
+its output), `signalled PID NAME`, `survivor PID NAME`, `seconds 1.2`; and what was asked for, so
+that whoever settles need not know the job: `retry CODES`, `keep WHEN`. Until then `BASE.exit.part`
+says which process the command is: `began PID START`. The command's output is in `BASE.log`, and its
+errors in `BASE.err` if they are wanted apart (`outputs.py` reads both).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from . import processes
 from .clock import Millis
 from .models import Ending
 from .processes import Process
+from .sizes import spoken_size
 from .timing import spoken
 
 COOKIE = "SLOTH_LEASE"
@@ -33,6 +36,13 @@ class Receipt(NamedTuple):
     signalled: tuple[str, ...] = ()
     survivors: tuple[str, ...] = ()
     seconds: float = 0.0
+    cancelled: str | None = None
+    cut: int = 0
+    """Bytes of its output that were not kept."""
+    retry: tuple[str, ...] | None = None
+    """The only ends that are tried again: exit codes, `signal`, `timeout`; None if all are."""
+    keep: str | None = None
+    """Which logs stay: those of `failed` attempts, `never` any; None if all do."""
 
 
 def base(logs: str, job: int, attempt: int, fence: int) -> str:
@@ -93,6 +103,10 @@ def _parse(text: str) -> Receipt | None:
         signalled=tuple(told.get("signalled", ())),
         survivors=tuple(told.get("survivor", ())),
         seconds=float(last.get("seconds", "0")),
+        cancelled=last.get("cancelled"),
+        cut=int(last.get("cut", "0")),
+        retry=tuple(last["retry"].split()) if "retry" in last else None,
+        keep=last.get("keep"),
     )
 
 
@@ -114,19 +128,34 @@ def code(told: Receipt) -> int:
 def ending(told: Receipt, *, stopping: bool = False) -> Ending:
     """What the end of the command means for its attempt.
 
-    Exit code 0 completes it and anything else fails it. A command that its worker asked to stop is
-    given back, whatever it made of the signal. A SIGTERM that somebody sent to the shim is no such
-    asking: the command itself may have sent it, and would without end. Only where its worker is
-    `stopping` too is it the service or the machine that goes down.
+    Exit code 0 completes it and anything else fails it, for good if it is none of those that are to
+    be tried again. A command that its worker asked to stop is given back, whatever it made of the
+    signal; that it was cancelled and is not to come back, the store knows. A SIGTERM that somebody
+    sent to the shim is no such asking: the command itself may have sent it, and would without end.
+    Only where its worker is `stopping` too is it the service or the machine that goes down.
     """
+    if told.cancelled is not None:
+        return Ending("release", reason=told.cancelled, error=_with_names("was cancelled", told))
     if told.terminated and stopping:
         told = told._replace(terminated=False, stopped="its worker stops")
     if told.stopped is not None and told.timed_out is None:
         return Ending("release", reason=told.stopped, error=_with_names("was stopped", told))
     result = f'{{"exit_code": {code(told)}}}'
     if code(told) == 0:
-        return Ending("complete", result=result, message=f"exited with code 0 after {_took(told)}")
-    return Ending("fail", result=result, error=_with_names(_what_happened(told), told))
+        text = f"exited with code 0 after {_took(told)}"
+        return Ending("complete", result=result, message=text + _what_was_cut(told))
+    kind = "fail" if _is_tried_again(told) else "discard"
+    return Ending(kind, result=result, error=_with_names(_what_happened(told), told))
+
+
+def _is_tried_again(told: Receipt) -> bool:
+    if told.retry is None:
+        return True
+    if told.timed_out is not None:
+        return "timeout" in told.retry
+    if told.terminated or told.signal is not None:
+        return "signal" in told.retry
+    return str(told.exit_code) in told.retry
 
 
 def _took(told: Receipt) -> str:
@@ -157,7 +186,35 @@ def _with_names(text: str, told: Receipt) -> str:
         text += f"; signalled: {', '.join(told.signalled)}"
     if told.survivors:
         text += f"; still alive: {', '.join(told.survivors)}"
-    return text
+    return text + _what_was_cut(told)
+
+
+def _what_was_cut(told: Receipt) -> str:
+    return f"; {spoken_size(told.cut)} of its output was not kept" if told.cut else ""
+
+
+def drop_logs(base: str, told: Receipt) -> None:
+    """Delete the output of an attempt that has ended so, unless it was to be kept."""
+    if told.keep == "never" or (told.keep == "failed" and ending(told).kind == "complete"):
+        for suffix in (".log", ".log.cut", ".err", ".err.cut"):
+            try:
+                os.unlink(base + suffix)
+            except OSError:  # it was never made, or somebody was quicker
+                continue
+
+
+def stop_orphan(pid: int, start: int) -> bool:
+    """Ask a shim whose worker is gone to end its command: TERM, its grace, KILL, and a receipt.
+
+    `start` is when that process started, by the kernel's own count; nobody else is touched. False
+    if it is there no more.
+    """
+    import signal  # as above
+
+    process = processes.look_at(pid) if processes.LINUX else Process(pid, "shim")
+    if process is None or (processes.LINUX and process.start != start):
+        return False
+    return processes.lives(process) and processes.send(process, signal.SIGTERM)
 
 
 def sweep(cookie: str, session: int, base: str | None = None) -> list[str]:
@@ -185,24 +242,28 @@ def _look(mark: bytes, session: int, command: tuple[int, int] | None) -> list[Pr
     everyone = processes.look_around()
     marked = {pid for pid in everyone if _is_marked(pid, mark)}
     marked |= {pid for pid, one in everyone.items() if (pid, one.start) == command}
-    found = chosen(everyone, marked, session=session, me=os.getpid())
+    # At a terminal the command leads a session of its own.
+    sessions = (session,) if command is None else (session, command[0])
+    found = chosen(everyone, marked, sessions=sessions, me=os.getpid())
     return processes.without_background(found)
 
 
 def chosen(
-    everyone: dict[int, Process], marked: set[int], *, session: int, me: int
+    everyone: dict[int, Process], marked: set[int], *, sessions: tuple[int, ...], me: int
 ) -> list[Process]:
     """Who of everyone belongs to the attempt of the marked ones: those that carry its cookie, and
     its command.
 
-    They themselves, the others in the session of the shim if one of them is in it (the number of a
-    session is not given out again while it has members), and all who descend from any of these.
+    They themselves, the others in the sessions of the shim and the command if one of them is in it
+    (the number of a session is not given out again while it has members), and all who descend from
+    any of these.
     Nobody is chosen for a number alone, and nobody for not letting us look. The first process of
     the machine, we and our parents never are, nor our children if we run inside that attempt.
     """
     spared = _elders(everyone, me)
     tree: dict[int, Process] = {}
-    for pid in (marked | _fellows(everyone, marked, session)) - (spared - {me}):
+    fellows = (_fellows(everyone, marked, session) for session in sessions)
+    for pid in marked.union(*fellows) - (spared - {me}):
         tree[pid] = everyone[pid]
         tree.update((process.pid, process) for process in processes.below(everyone, pid))
     if me in tree or spared & marked:
@@ -212,7 +273,9 @@ def chosen(
 
 def _fellows(everyone: dict[int, Process], marked: set[int], session: int) -> set[int]:
     leader = everyone.get(session)
-    if session <= 1 or (leader is not None and processes.lives(leader)):
+    if session <= 1:
+        return set()
+    if leader is not None and processes.lives(leader) and session not in marked:
         return set()
     members = {process.pid for process in everyone.values() if process.session == session}
     return members if members & marked else set()

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import codec
 from .clock import Millis
-from .commands import Command
+from .commands import MOST_UNREAD, Command
 from .context import CurrentJob
 from .liveness import Place, describe, fresh_id
 from .models import Ending
@@ -40,6 +40,7 @@ class CommandRun:
         self.limit = claimed.timeout
         self._given = self._begun = self._stopping = False
         self._told: Ending | None = None
+        self._unsent: list[bytes | None] = []
 
     def taker(self) -> Holder | None:
         spawned = self._command.spawned
@@ -57,11 +58,16 @@ class CommandRun:
     def begin(self) -> None:
         if self._told is None:
             self._begun = self._command.go()
+        self._push()
 
     def poll(self) -> Ending | None:
+        self._command.keep_talking()
+        self._push()
         if not self._command.gone:
             return None
         told = self._command.ending(stopping=self._stopping)
+        if told is not None:
+            self._command.drop_logs()
         if told is None and self._told is not None:
             return self._told
         if told is None:
@@ -82,19 +88,36 @@ class CommandRun:
         self._stopping = True
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
+        self._stop(ending, hurry=hurry)
+
+    def _stop(self, ending: Ending, *, hurry: bool, grace: Millis | None = None) -> None:
         if not self._begun:
             self._told = ending  # it has not begun, and will not: the shim goes when it hears this
-        self._command.stop(ending.reason or "its worker stops")
+        why = ending.reason or "its worker stops"
+        self._command.stop(why, grace=grace, cancel=ending is CANCELLED)
         if hurry:
             self._command.hurry()
 
     def cancel(self, step: int, grace: Millis) -> Millis | None:
         """SIGTERM to all of it at once, and SIGKILL after the grace."""
-        self.end(CANCELLED, hurry=step > 0)
+        self._stop(CANCELLED, hurry=step > 0, grace=grace)
         return None if step else grace
 
     def send(self, text: str | None) -> None:
-        """Commands have no input yet."""
+        """Pass it on as fast as the command reads; one that takes no input never hears of it."""
+        data, most = (text or "").encode(), MOST_UNREAD
+        pieces = [data[start : start + most] for start in range(0, len(data), most)]
+        self._unsent += [None] if text is None else pieces
+        self._push()
+
+    def _push(self) -> None:
+        if not self._command.takes_input:
+            self._unsent.clear()
+        while self._unsent and self._begun and self._pass_on(self._unsent[0]):
+            del self._unsent[0]
+
+    def _pass_on(self, piece: bytes | None) -> bool:
+        return self._command.end_input() if piece is None else self._command.send(piece)
 
     def files(self) -> list[Any]:
         spawned = self._command.spawned

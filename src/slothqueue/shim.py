@@ -1,24 +1,28 @@
 """The shim of a command: a small process of ours that holds one attempt and outlives its worker.
 
-    shim.main([LOCK, BASE, TIMEOUT, GRACE, CWD, "--", ARGV..., LINK])
+    shim.main([LOCK, BASE, TIMEOUT, GRACE, CWD, OPTIONS, "--", ARGV..., LINK])
 
 It locks LOCK for its whole life, says `ready` on the socket LINK and runs nothing before `go`
 comes. Then it runs ARGV with its output on BASE.log, tells in BASE.exit how that ended
-(`receipts.py` reads it) and goes. A worker that dies after `go` changes nothing.
+(`receipts.py` reads it) and goes. A worker that dies after `go` changes nothing. OPTIONS is empty,
+or `word value;word value`: `most BYTES` (of output), `errors` (apart, in BASE.err), `terminal
+COLUMNS LINES`, `input`, `nice N`; `keep` and `retry` are for the receipt alone.
 
-`stop WHY`, SIGTERM, or TIMEOUT milliseconds of awake time (`-`: none) end the whole tree: TERM to
-every process, GRACE milliseconds, then KILL until none is left; `hurry` ends the grace. What a
-command that ends by itself leaves in the background is left alone, and so is, in any case, the
-background worker of a store that the command has started by queueing a job. If the shim is killed,
-the command is found by its environment, which is the shim's, by its session, which is too, and by
-the draft of the receipt, BASE.exit.part, which names it. On a full disk the receipt has its room
-from the start, or is tried for a minute; where it cannot be left, the worker is told it by LINK.
+`stop MS WHY`, `cancel MS WHY`, SIGTERM, or TIMEOUT milliseconds of awake time (`-`: none) end the
+whole tree: TERM to every process, MS or else GRACE milliseconds, then KILL until none is left;
+`hurry` ends the grace. What a command that ends by itself leaves in the background is left alone,
+and so is, in any case, the background worker of a store that the command has started by queueing a
+job. `send BASE64` and `eof` are for the input of the command, which says `took BYTES` and `shut`.
 
-It imports next to nothing, for it is started once per command. Source: `prctl(2)` for the
-subreaper.
+If the shim is killed, the command is found by its environment, which is the shim's, by its session,
+and by the draft of the receipt, BASE.exit.part, which names it. On a full disk the receipt has its
+room from the start, or is tried for a minute; where it cannot be left, the worker is told it by
+LINK.
+
+It imports next to nothing before it is ready, for it is started once per command, and what is
+needed later while its worker writes down who it is. Source: `prctl(2)` for the subreaper.
 """
 
-import errno
 import os
 import select
 import time
@@ -31,7 +35,6 @@ from .processes import (
     catches_term,
     lives,
     look_around,
-    look_at,
     one_line,
     send,
     slay,
@@ -41,12 +44,14 @@ from .processes import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+
+    from .caps import Caps
+    from .papers import Paper
+    from .streams import Streams
 else:  # the functions without the enums, which take nearly as long to import as Python to start
     import _signal as signal
 
-FULL_DISK_PATIENCE = 60.0
-ROOM = 4096  # bytes kept for the receipt from the start, so that a full disk cannot lose the end
-_PASSING = {getattr(errno, name, -1) for name in ("ENOSPC", "EDQUOT", "ENOMEM", "ENFILE", "EIO")}
+MOST_OUTPUT = 64_000_000  # bytes that are kept unless something else is asked for
 FOREVER = 2**30  # more seconds than anybody waits, and the most milliseconds for one poll
 
 
@@ -55,29 +60,52 @@ class Ears:
 
     def __init__(self, link: int) -> None:
         os.set_inheritable(link, False)
+        os.set_blocking(link, False)
         self.link = link
         self.go = self.hurry = self.deaf = self.terminated = False
         self.stop: str | None = None  # why, as a line of the receipt
+        self.grace: str = "-"
+        self.letters: list[bytes | None] = []  # for the command; None is the end of its input
+        self.arrived: Callable[[], object] = lambda: None
         self._partial = b""
         self._signals, bell = os.pipe()
         os.set_blocking(self._signals, False)
         os.set_blocking(bell, False)
         self._poll = select.poll()
-        self._poll.register(link, select.POLLIN)
-        self._poll.register(self._signals, select.POLLIN)
+        self._calls: dict[int, Callable[[], object]] = {}
+        self._alarm: tuple[float, Callable[[], object]] | None = None
+        self.watch(link, self._hear_worker)
+        self.watch(self._signals, self._hear_signals)
         signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)  # the bell does the work
         for number in (signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
+    def watch(self, file: int, call: Callable[[], object], events: int = select.POLLIN) -> None:
+        """Have this called whenever the file is ready."""
+        self._calls[file] = call
+        self._poll.register(file, events)
+
+    def ignore(self, file: int) -> None:
+        """Listen to it no more."""
+        self._poll.unregister(file)
+        del self._calls[file]
+
+    def later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Have this called in so many seconds, and nothing else that was to be called later."""
+        self._alarm = (time.monotonic() + seconds, call)
+
     def wait(self, seconds: float) -> None:
         """Sleep until something is heard, at most this long."""
+        if self._alarm is not None:
+            seconds = min(seconds, self._alarm[0] - time.monotonic())
         for source, _ in self._poll.poll(int(min(1000 * max(seconds, 0) + 1, FOREVER))):
-            if source == self.link:
-                self._hear_worker()
-            else:
-                self._hear_signals()
+            if source in self._calls:
+                self._calls[source]()
+        if self._alarm is not None and self._alarm[0] <= time.monotonic():
+            (_, call), self._alarm = self._alarm, None
+            call()
 
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 4096):
@@ -86,69 +114,142 @@ class Ears:
 
     def _hear_worker(self) -> None:
         try:
-            piece = os.read(self.link, 4096)
+            piece = os.read(self.link, 65536)
+        except BlockingIOError:
+            return
         except OSError:
             piece = b""
         if not piece:
             self.deaf = True
-            self._poll.unregister(self.link)
+            self.ignore(self.link)
         *lines, self._partial = (self._partial + piece).split(b"\n")
         for line in lines:
             self._obey(line)
 
     def _obey(self, line: bytes) -> None:
         word, _, rest = line.partition(b" ")
-        if word == b"stop":
-            why = one_line(rest.decode("utf-8", "replace"))
-            self.stop = self.stop or f"stopped {why or 'its worker asked for it'}"
+        if word in (b"stop", b"cancel"):
+            self._hear_stop(word, rest.decode("utf-8", "replace"))
+        elif word == b"send":
+            from binascii import a2b_base64
+
+            self.letters.append(a2b_base64(rest))
+        elif word == b"eof":
+            self.letters.append(None)
+        if self.letters:
+            self.arrived()
         self.go = self.go or word == b"go"
         self.hurry = self.hurry or word == b"hurry"
 
-    def tell(self, text: bytes) -> None:
-        """Say to our worker, if it is there, what could not be left in a file."""
+    def _hear_stop(self, word: bytes, rest: str) -> None:
+        grace, _, why = rest.partition(" ")
+        why = one_line(why) or "its worker asked for it"
+        if word == b"cancel":  # that counts, whatever else it was to end for
+            self.stop = self.stop if self.is_cancelled else f"cancelled {why}"
+        self.stop = self.stop or f"stopped {why}"
+        self.grace = grace if self.grace == "-" else self.grace
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.stop is not None and self.stop.startswith("cancelled")
+
+    def say(self, line: bytes) -> None:
+        """Say to our worker, if it is there and listens, what it may miss."""
         try:
-            os.write(self.link, b"".join(b"told %b\n" % line for line in text.splitlines()))
+            os.write(self.link, line + b"\n")
         except OSError:
             return
+
+    def tell(self, text: bytes) -> None:
+        """Say to our worker, if it is there, what could not be left in a file."""
+        os.set_blocking(self.link, True)
+        self.say(b"\n".join(b"told %b" % line for line in text.splitlines()))
 
 
 class Shim:
     """One command from `go` to its receipt."""
 
-    def __init__(self, ears: Ears, *, timeout: str, grace: str) -> None:
+    def __init__(self, ears: Ears, *, timeout: str, grace: str, options: dict[str, str]) -> None:
         self.ears = ears
         self.timeout = timeout
-        self.grace = int(grace) / 1000
+        self.grace = grace
+        self.options = options
         self.pid = 0
         self.status: int | None = None
         self.lines: list[str] = []
         self.started = time.monotonic()
+        self.caps: Caps | None = None
+        self.streams: Streams | None = None
 
-    def run(self, argv: list[str], *, cwd: str, log: str, paper: "Paper") -> None:
+    def run(self, argv: list[str], *, cwd: str, base: str, paper: "Paper") -> None:
         """Start the command and stay with it to the end."""
         if self.ears.stop is not None:
             self.lines = ["error it was stopped before it began", self.ears.stop]
             return
+        from . import starting
+
         try:
-            output = _open_log(log)
-            _enter(cwd)
-            self.pid = _spawn(argv, output)
-        except Refusal as refusal:
+            logs = [starting.open_log(base + suffix) for suffix in self._suffixes()]
+            starting.enter(cwd)
+            self.pid = self._start(argv, logs)
+        except starting.Refusal as refusal:
             code, text = refusal.args
             self.lines = [f"exit {code}", f"error {one_line(text)}"]
             return
+        finally:
+            os.chdir("/")
         paper.draft(self.pid)
+        self._cap(base, logs)
         self._watch()
+        self._finish()
         self.lines.insert(0, self._how_it_ended())
+
+    def _suffixes(self) -> list[str]:
+        return [".log", ".err"] if "errors" in self.options else [".log"]
+
+    def _start(self, argv: list[str], logs: list[int]) -> int:
+        from .starting import NO_INPUT, onto, spawn
+
+        nice = int(self.options.get("nice", "0"))
+        if not self.options.keys() & {"input", "terminal"}:
+            return spawn(argv, [NO_INPUT, *onto(logs)], nice=nice)
+        from .streams import Streams
+
+        self.streams = Streams(self.options, logs, self.ears)
+        pid = spawn(argv, self.streams.io, session="terminal" in self.options, nice=nice)
+        self.streams.begun()
+        return pid
+
+    def _cap(self, base: str, logs: list[int]) -> None:
+        from .caps import Cap, Caps
+
+        most = self.options.get("most", str(MOST_OUTPUT))
+        if most == "-":
+            return
+        self.caps = Caps(
+            [Cap(log, base + suffix, int(most)) for log, suffix in zip(logs, self._suffixes())],
+            watch=self.ears.watch,
+            ignore=self.ears.ignore,
+            later=self.ears.later,
+        )
+
+    def _finish(self) -> None:
+        """What was shown is written down, and what is too much cut."""
+        if self.streams is not None:
+            self.streams.finish()
+        if self.caps is not None and (lost := self.caps.finish()):
+            self.lines.insert(0, f"cut {lost}")
 
     def _watch(self) -> None:
         until = self.started + (FOREVER if self.timeout == "-" else int(self.timeout) / 1000)
         while self._reap() and not self._is_decided() and time.monotonic() < until:
             self.ears.wait(until - time.monotonic())
-        if self.status is None or self._shares_our_end():
-            self.lines = [self.ears.stop or f"timeout {self.timeout}"]
+        why = self.ears.stop or f"timeout {self.timeout}"
         if self.status is None:
             self._end()
+        elif not self._shares_our_end():
+            return
+        self.lines.insert(0, (self.ears.is_cancelled and self.ears.stop) or why)
 
     def _is_decided(self) -> bool:
         return self.status is not None or self.ears.stop is not None
@@ -161,7 +262,8 @@ class Shim:
     def _end(self) -> None:
         """End the whole tree: politely, and after the grace for certain."""
         asked = [process for process in self._tree() if self._ask(process)]
-        until = time.monotonic() + self.grace
+        grace = self.grace if self.ears.grace == "-" else self.ears.grace
+        until = time.monotonic() + int(grace) / 1000
         self._wait(until, over=lambda: not self._reap() or self.status is not None)
         # Who was just being forked was missed, or was asked while its parent's handler took it and
         # lost it at exec. What the command started to clean up is done by now.
@@ -222,123 +324,6 @@ class Shim:
         return f"exit {code}" if code >= 0 else f"signal {-code}"
 
 
-class Refusal(Exception):
-    """Why the command could not be started: what a shell would have ended with, and the text."""
-
-
-def _open_log(path: str) -> int:
-    try:
-        _make(os.path.dirname(path))
-        return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Refusal(126, f"its log {path} cannot be opened: {error.strerror}") from None
-
-
-def _make(folder: str) -> None:
-    """Put the directory back if somebody has cleared it away, but not what it is in."""
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        return
-
-
-def _enter(cwd: str) -> None:
-    try:
-        os.chdir(cwd)
-    except OSError as error:
-        what = "is gone" if error.errno == errno.ENOENT else f"cannot be used: {error.strerror}"
-        raise Refusal(126, f"its working directory {cwd} {what}") from None
-
-
-def _spawn(argv: list[str], output: int) -> int:
-    io = (
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, output, 1),
-        (os.POSIX_SPAWN_DUP2, output, 2),
-    )
-    usual = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
-    try:
-        return os.posix_spawnp(
-            argv[0], argv, os.environ, file_actions=io, setpgroup=0, setsigmask=(), setsigdef=usual
-        )
-    except OSError as error:
-        raise _refusal(argv[0], error) from None
-    finally:
-        os.close(output)
-        os.chdir("/")
-
-
-def _refusal(name: str, error: OSError) -> Refusal:
-    tip = "; --shell gives a text to the shell" if set(name) & set(" \t\n|&;<>$") else ""
-    if error.errno == errno.ENOENT and "/" not in name:
-        path = os.environ.get("PATH", os.defpath)[:200]
-        return Refusal(127, f"there is no program {name!r} on the PATH of the worker ({path}){tip}")
-    if error.errno == errno.ENOENT and os.path.lexists(name):
-        return Refusal(127, f"{name} needs an interpreter that is not there; see its first line")
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return Refusal(127, f"there is no program {name!r}{tip}")
-    if error.errno == errno.ENOEXEC:
-        return Refusal(126, f"{name} is not a program: it has no #! line and is no binary of ours")
-    return Refusal(126, f"{name} cannot be run: {error.strerror}")
-
-
-class Paper:
-    """The place for the receipt, taken while there is room and filled in at the end."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.file: int | None = None
-        self._try(b"\n" * ROOM, self._write)  # if there is none now, there may be when it is needed
-
-    def draft(self, pid: int) -> None:
-        """Note which process is the command, for whoever finds us killed."""
-        process = look_at(pid)
-        if process is not None:
-            self._try(b"began %d %d\n" % (pid, process.start), self._write)
-
-    def fill(self, text: bytes) -> bool:
-        """Write the receipt, all of it or nothing; with patience when the disk is full."""
-        until, wait = time.monotonic() + FULL_DISK_PATIENCE, 0.05
-        while (number := self._leave(text)) in _PASSING and time.monotonic() < until:
-            time.sleep(wait)
-            wait = min(2 * wait, 1.0)
-        return number == 0
-
-    def _leave(self, text: bytes) -> int:
-        number = self._try(text, self._write_and_name)
-        if number != errno.ENOENT:
-            return number
-        self._forget()  # somebody cleared the draft away, or all of the directory
-        return self._try(text, self._write_and_name)
-
-    def _try(self, text: bytes, how: Callable[[bytes], object]) -> int:
-        try:
-            how(text)
-        except OSError as error:
-            return error.errno or errno.EINVAL
-        return 0
-
-    def _write_and_name(self, text: bytes) -> None:
-        file = self._write(text)
-        os.ftruncate(file, len(text))
-        getattr(os, "fdatasync", os.fsync)(file)
-        os.rename(self.path + ".part", self.path)
-
-    def _write(self, text: bytes) -> int:
-        if self.file is None:
-            _make(os.path.dirname(self.path))
-            self.file = os.open(self.path + ".part", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        done = 0
-        while done < len(text):
-            done += os.pwrite(self.file, text[done:], done)
-        return self.file
-
-    def _forget(self) -> None:
-        if self.file is not None:
-            os.close(self.file)
-        self.file = None
-
-
 def _hold(path: str) -> None:
     import fcntl  # here, for this module is imported where there is none, too
 
@@ -357,18 +342,23 @@ def _adopt() -> None:
 
 
 def main(words: list[str]) -> int:
-    lock, base, timeout, grace, cwd, _, *argv, link = words
+    lock, base, timeout, grace, cwd, told, _, *argv, link = words
     _hold(lock)
     ears = Ears(int(link))
     os.write(ears.link, b"ready\n")
     _adopt()
+    from . import caps, papers, starting  # noqa: F401  # they are there when they are needed
+
     while not (ears.go or ears.deaf or ears.stop):
         ears.wait(FOREVER)
     if not ears.go:
         return 0
-    paper, shim = Paper(base + ".exit"), Shim(ears, timeout=timeout, grace=grace)
-    shim.run(argv, cwd=cwd, log=base + ".log", paper=paper)
+    options = dict(line.partition(" ")[::2] for line in told.split(";") if line)
+    paper = papers.Paper(base + ".exit")
+    shim = Shim(ears, timeout=timeout, grace=grace, options=options)
+    shim.run(argv, cwd=cwd, base=base, paper=paper)
     shim.lines.insert(1, f"seconds {time.monotonic() - shim.started:.3f}")
+    shim.lines[2:2] = [f"{word} {options[word]}" for word in ("keep", "retry") if word in options]
     text = "".join(f"{line}\n" for line in shim.lines[:60]).encode("utf-8", "replace")
     if paper.fill(text):
         return 0

@@ -128,6 +128,7 @@ class Upkeep:
         if taken:
             self._store.ring()
         for one in doomed:
+            self._drop_logs(one)
             self._tidy(one.holder)
         return taken + ended
 
@@ -250,6 +251,13 @@ class Upkeep:
             if receipts.read(files) is None:
                 cookie = receipts.cookie(self._store_id(), held.id, held.fence)
                 receipts.sweep(cookie, one.holder.pid, files)
+
+    def _drop_logs(self, one: Doomed) -> None:
+        """The output of commands that is not to be kept, now that they are settled."""
+        for held in one.leases if one.holder.kind == "shim" else ():
+            files = self._store.file(held.id, held.attempt, held.fence)
+            if told := receipts.read(files):
+                receipts.drop_logs(files, told)
 
     def _tidy(self, holder: Holder) -> None:
         self._first_seen.pop(holder.id, None)

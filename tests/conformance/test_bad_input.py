@@ -145,3 +145,26 @@ def test_a_result_that_looks_like_nothing_is_a_result(sloth: Sloth, result: obje
     lease.complete(result)
     assert job.result(timeout=0) == result
     assert type(job.result()) is type(result)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_output": 0},
+        {"separate": True, "tty": True},
+        {"stdin": "yes"},
+        {"clean_env": 1},
+        {"retry_on": ["killed"]},
+        {"nice": 20},
+        {"keep_log": "sometimes"},
+        {"env": {"A=B": "1"}},
+    ],
+)
+def test_a_command_with_options_that_make_no_sense_is_not_written(
+    sloth: Sloth, options: dict[str, Any]
+):
+    with pytest.raises(ValueError):
+        sloth.queue().enqueue_command(["true"], **options)
+    with pytest.raises(TypeError, match="no option 'colour'"):
+        sloth.queue().enqueue_command(["true"], colour=True)  # type: ignore[call-arg]
+    assert every_job(sloth) == []

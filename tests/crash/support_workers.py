@@ -23,6 +23,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, str(folder / "work.db")
         self.mark = f"{MARK}={os.getpid()}-{time.monotonic_ns()}"
+        os.environ[MARK] = self.mark.partition("=")[2]  # for the commands that are enqueued here
         self.sloth = Sloth(self.path)
         self.sloth.stats()  # sets the file up
         self.tasks = register(self.sloth)

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from slothqueue import processes
+from slothqueue import codec, outputs, processes, receipts
+from slothqueue.models import COMMAND
+from slothqueue.queues import enqueue as write
 
-from .support import check_history, until
+from .support import check_history, rows, until
 from .support_programs import QUEUE
 from .support_workers import World
 
@@ -48,6 +50,12 @@ def under(shim: int) -> processes.Process:
     return found
 
 
+def noted(world: World) -> tuple[int, int] | None:
+    """The process that the only command is, by the draft of its receipt."""
+    parts = list((world.folder / "work.db-logs").glob("*.part"))
+    return receipts.began(str(parts[0]).removesuffix(".exit.part")) if parts else None
+
+
 def lives(process: processes.Process) -> bool:
     again = processes.look_at(process.pid)
     return again is not None and again.start == process.start and processes.lives(again)
@@ -61,6 +69,7 @@ def test_a_command_that_cleared_its_environment_never_runs_beside_its_next_attem
     job = enqueue(world, "env", "-i", "sleep", "77")
     shim = world.held_by(job, "shim")
     before = under(shim)
+    until(lambda: noted(world) == (before.pid, before.start), "its shim has noted which it is")
     if worker_too:
         first.kill()
         first.wait()
@@ -84,7 +93,8 @@ def test_a_command_that_ends_its_shim_uses_up_its_attempts(world: World):
 @pytest.mark.parametrize("what", ["work.db-logs/*", "work.db-logs", "work.db-live"])
 def test_a_command_that_deletes_what_is_ours_runs_once(world: World, what: str):
     world.worker()
-    job = enqueue(world, f"echo 1 >> {world.notes}; rm -rf {world.folder}/{what}")
+    # Others are at work in there too, so rm may fail over what comes and goes meanwhile.
+    job = enqueue(world, f"echo 1 >> {world.notes}; rm -rf {world.folder}/{what}; true")
     assert world.ended(job).exit_code == 0
     assert world.noted() == {1: 1}
 
@@ -110,3 +120,130 @@ def test_a_command_that_is_too_long_says_what_is(world: World):
     found = world.ended(enqueue(world, "true", "x" * 200_000, max_attempts=1))
     assert "argv[1] is 200001 bytes long" in found.error
     assert "python" not in found.error
+
+
+def logs(world: World) -> list[str]:
+    return sorted(os.listdir(world.folder / "work.db-logs"))
+
+
+def test_a_command_runs_with_the_environment_of_who_enqueued_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OF_WORKER", "1")
+    monkeypatch.setenv("OF_BOTH", "worker")
+    world.idle_worker()
+    monkeypatch.delenv("OF_WORKER")
+    monkeypatch.setenv("OF_BOTH", "mine")
+    monkeypatch.setenv("OF_MINE", "1")
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    told = "echo $OF_WORKER,$OF_BOTH,$OF_MINE,$MY_TOKEN,$GIVEN_TOKEN,$PWD"
+    job = enqueue(world, told, cwd="/", env={"GIVEN_TOKEN": "given"})
+    clean = enqueue(world, told, cwd="/", clean_env=True)
+    for one, text in ((job, ",mine,1,,given,/\n"), (clean, ",,,,,/\n")):
+        assert world.ended(one).exit_code == 0
+        name = next(name for name in logs(world) if name.startswith(f"{one.id}-1-"))
+        assert (world.folder / "work.db-logs" / name.replace(".exit", ".log")).read_text() == text
+    assert b"secret" not in b"".join(
+        path.read_bytes() for path in world.folder.glob("work.db*") if path.is_file()
+    )
+
+
+def test_one_environment_is_stored_once_and_not_shown_with_the_job(world: World):
+    jobs = [enqueue(world, "true") for _ in range(3)] + [enqueue(world, "true", env={"A": "1"})]
+    assert rows(world.path, "select count(*) from _sloth_env")[0][0] == 2
+    assert all("env" not in job.payload for job in jobs)
+    world.worker()
+    assert {world.ended(job).state for job in jobs} == {"done"}
+
+
+def test_a_command_that_an_older_version_has_enqueued_runs_as_it_would_have(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OF_WORKER", "1")
+    world.idle_worker()
+    payload = {
+        "argv": [f'echo "$OF_WORKER$MINE" > {world.folder}/out'],
+        "cwd": "/",
+        "env": {"MINE": "2"},
+        "shell": True,
+    }
+    job = write(world.sloth.verbs, (QUEUE, COMMAND, ""), codec.encode(payload), {})
+    assert world.ended(job).exit_code == 0
+    assert (world.folder / "out").read_text() == "12\n"
+
+
+@pytest.mark.parametrize("orphan", [False, True])
+def test_what_was_asked_for_counts_also_when_the_worker_is_gone(world: World, orphan: bool):
+    worker = world.worker()
+    job = enqueue(
+        world,
+        f"echo 1 >> {world.notes}; while [ ! -e {world.gate} ]; do sleep 0.02; done; "
+        "yes | head -c 100000; exit 3",
+        retry_on=[75],
+        keep_log="never",
+        max_output=4096,
+    )
+    world.wait_note(1)
+    if orphan:
+        worker.kill()
+        worker.wait()
+    world.open_gate()
+    if orphan:
+        world.idle_worker()
+    found = world.ended(job)
+    assert (found.state, found.attempts, found.exit_code) == ("failed", 1, 3)
+    assert found.error == "exited with code 3; 95.9 kB of its output was not kept"
+    assert kinds(job) == ["enqueued", "claimed", "failed"]
+    until(lambda: [name for name in logs(world) if ".exit" not in name] == [], "no log is left")
+
+
+def test_an_exit_code_that_was_named_is_tried_again(world: World):
+    world.sloth.queue(QUEUE, backoff=0.01)
+    world.worker()
+    text = f"echo 1 >> {world.notes}; [ $(wc -l < {world.notes}) = 2 ] || exit 75"
+    found = world.ended(enqueue(world, text, retry_on=[75]))
+    assert (found.state, found.attempts) == ("done", 2)
+
+
+def test_a_command_without_memory_fails_and_the_next_one_runs(world: World):
+    world.worker()
+    text = f"ulimit -v 300000; exec {sys.executable} -c 'x = bytearray(10**9)'"
+    first, second = enqueue(world, text, retry_on=[]), enqueue(world, "true")
+    assert world.ended(first).state == "failed"
+    assert world.ended(second).state == "done"
+
+
+def test_endless_output_is_cut_and_the_history_says_so(world: World):
+    world.worker()
+    job = enqueue(world, "yes", timeout=1.5, max_output="100kB", retry_on=[])
+    found = world.ended(job)
+    assert found.error.startswith("timed out after 1.5s; signalled: ")
+    assert found.error.endswith("B of its output was not kept")
+    (name,) = [name for name in logs(world) if name.endswith(".log")]
+    path = str(world.folder / "work.db-logs" / name)
+    assert os.stat(path).st_blocks * 512 < 120_000
+    assert [type(piece) for piece in outputs.pieces(path)] == [
+        outputs.Kept,
+        outputs.Cut,
+        outputs.Kept,
+    ]
+
+
+def test_what_is_sent_to_a_job_reaches_its_command(world: World):
+    world.worker()
+    job = enqueue(world, f"cat > {world.folder}/got", stdin=True)
+    world.held_by(job, "shim")
+    job.send("hello ")
+    job.send("there")
+    job.send_eof()
+    assert world.ended(job).exit_code == 0
+    assert (world.folder / "got").read_text() == "hello there"
+
+
+def test_a_cancelled_command_names_in_its_history_whom_that_reached(world: World):
+    world.worker()
+    job = enqueue(world, "exec sleep 77")
+    under(world.held_by(job, "shim"))
+    job.cancel("not needed", grace=5)
+    assert world.ended(job).state == "cancelled"
+    assert "was cancelled; signalled: " in str(world.events(job, "cancelled")[-1].detail)

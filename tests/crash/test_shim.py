@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,10 +19,9 @@ from slothqueue.models import Ending
 from slothqueue.running import CommandRun
 from slothqueue.storage.base import Claimed
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+from .support_shims import DEADLINE, HERE, Commands, asleep, switches, until
 
-DEADLINE = 20.0
-HERE = os.getpid()
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 # Starts a daemon the old way (two forks, a session of its own, nothing open) and waits.
 DAEMON = """\
@@ -40,96 +37,6 @@ print("ready", flush=True)
 time.sleep(999)
 """
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 999; done"
-
-
-def until(true: Callable[[], Any], what: str) -> Any:
-    """Look again and again until it is so, at most for the deadline."""
-    end = time.monotonic() + DEADLINE
-    while not (found := true()):
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.005)
-    return found
-
-
-class Commands:
-    """Starts commands the way a worker does and knows what is left of them."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.logs = place / "logs"
-        self.all: list[Command] = []
-
-    def start(self, *argv: str, go: bool = True, **options: Any) -> Command:
-        names = [name for name in ("cwd", "env", "shell") if name in options]
-        shape: dict[str, Any] = {name: options.pop(name) for name in names}
-        n = len(self.all) + 1
-        command = Command(
-            {"argv": list(argv), **shape},
-            job=n,
-            attempt=1,
-            fence=100 + n,
-            token=f"token-{n}",
-            cookie=f"cookie-{n}-{HERE}-{time.monotonic_ns()}",
-            lock=str(self.place / f"lock-{n}"),
-            logs=str(self.logs),
-            **{"grace": 5_000, **options},
-        )
-        self.all.append(command)
-        if go:
-            self.ready(command)
-            assert command.go()
-        return command
-
-    def ready(self, command: Command) -> None:
-        select.select([command.spawned.socket], [], [], DEADLINE)
-        assert command.receive()
-
-    def end(self, command: Command) -> Ending:
-        command.spawned.process.wait(DEADLINE)
-        ending = command.ending()
-        assert ending is not None
-        return ending
-
-    def log(self, command: Command) -> bytes:
-        try:
-            return Path(command.base + ".log").read_bytes()
-        except FileNotFoundError:
-            return b""
-
-    def says(self, command: Command, text: bytes) -> None:
-        until(lambda: text in self.log(command), f"{text!r} in the log")
-
-    def left(self, command: Command) -> list[processes.Process]:
-        """Every living process that carries the cookie of this command."""
-        mark = f"{receipts.COOKIE}={command.cookie}".encode()
-        around = processes.look_around().values()
-        return [
-            one for one in around if processes.lives(one) and receipts._is_marked(one.pid, mark)
-        ]
-
-    def runs(self, command: Command, *names: str) -> list[processes.Process]:
-        """The processes below the shim, as soon as they are those of these names."""
-
-        def look() -> list[processes.Process] | None:
-            tree = processes.below(processes.look_around(), command.spawned.pid)
-            return tree if sorted(process.name for process in tree) == sorted(names) else None
-
-        tree: list[processes.Process] = until(look, f"{names} run")
-        return tree
-
-    def kill_shim(self, command: Command, *names: str) -> list[processes.Process]:
-        """Kill the shim when these run under it; returns them."""
-        tree = self.runs(command, *names)
-        command.spawned.signal(signal.SIGKILL)
-        command.spawned.process.wait(DEADLINE)
-        return tree
-
-    def clean(self) -> None:
-        for command in self.all:
-            command.spawned.signal(signal.SIGKILL)
-            command.spawned.process.wait(DEADLINE)
-            command.sweep()
-            command.close()
 
 
 @pytest.fixture
@@ -178,7 +85,7 @@ def test_a_shell_is_used_only_when_asked_for(commands: Commands):
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        (["no-such-program-of-ours"], 127, "there is no program 'no-such-program-of-ours' on the"),
+        (["no-such-program-of-ours"], 127, "there is no program 'no-such-program-of-ours' on its"),
         (["/no/such/program"], 127, "there is no program '/no/such/program'"),
         (["/etc/passwd"], 126, "/etc/passwd cannot be run: Permission denied"),
         (["/etc"], 126, "/etc cannot be run: Permission denied"),
@@ -616,18 +523,6 @@ def test_an_idle_shim_does_nothing(commands: Commands):
     before = switches(command.spawned.pid)
     time.sleep(0.5)
     assert switches(command.spawned.pid) == before
-
-
-def asleep(pid: int) -> bool:
-    before = switches(pid)
-    time.sleep(0.05)
-    process = processes.look_at(pid)
-    return switches(pid) == before and process is not None and process.state == "S"
-
-
-def switches(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def test_a_timeout_is_kept_while_the_worker_is_gone(commands: Commands):

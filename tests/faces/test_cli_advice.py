@@ -188,10 +188,10 @@ def test_a_moment_that_has_passed_is_noted(sloth: Cli):
     assert "in the past" not in sloth("add", "--at", "2999-01-31", "true").err
 
 
-def test_a_program_that_is_not_there_is_told_with_the_path_of_the_worker(sloth: Cli):
-    sloth.add("--retries", "0", "--", "mytool")
-    sloth("worker", "--until-idle", PATH="/usr/bin:/bin")
-    told = "there is no program 'mytool' on the PATH of the worker (/usr/bin:/bin)"
+def test_a_program_that_is_not_there_is_told_with_the_path_of_who_enqueued_it(sloth: Cli):
+    sloth("add", "--retries", "0", "--", "mytool", PATH="/usr/bin:/bin")
+    sloth("worker", "--until-idle", PATH="/somewhere/else:/usr/bin:/bin")
+    told = "there is no program 'mytool' on its PATH (/usr/bin:/bin)"
     assert sloth.job(1)["error"] == told
 
 

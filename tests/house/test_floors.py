@@ -12,8 +12,20 @@ from pathlib import Path
 from .code import Module, at_run_time, modules, nothing, where
 
 FLOORS: list[tuple[str, set[str]]] = [
-    ("words", {"errors", "clock", "processes", "shim"}),
-    ("rules", {"timing", "models", "codec", "context", "reports", "typed"}),
+    ("words", {"errors", "clock", "processes", "shim", "starting", "streams", "papers", "caps"}),
+    (
+        "rules",
+        {
+            "timing",
+            "sizes",
+            "models",
+            "codec",
+            "context",
+            "environment",
+            "reports",
+            "typed",
+        },
+    ),
     ("storage interface, waiting", {"storage", "storage.base", "storage.statements", "waiting"}),
     (
         "engines and what they ask of the kernel",
@@ -48,6 +60,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "senses",
             "watch",
             "receipts",
+            "outputs",
             "spawn",
         },
     ),
@@ -70,7 +83,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "why",
         },
     ),
-    ("compound features", {"commands", "groups", "queues", "tasks"}),
+    ("compound features", {"commands", "groups", "orders", "queues", "tasks"}),
     (
         "running",
         {
@@ -96,7 +109,15 @@ FLOORS: list[tuple[str, set[str]]] = [
 
 # Who may look sideways on a floor, and at whom.
 NEIGHBORS = {
+    # the shim of a command and its parts
+    ("shim", "caps"),
+    ("shim", "papers"),
     ("shim", "processes"),
+    ("shim", "starting"),
+    ("shim", "streams"),
+    ("papers", "processes"),
+    ("starting", "papers"),
+    ("streams", "starting"),
     ("context", "codec"),
     ("context", "timing"),
     ("models", "timing"),
@@ -189,6 +210,7 @@ NEIGHBORS = {
     ("upkeep", "settling"),
     # a queue takes commands, a task enqueues on a queue
     ("queues", "commands"),
+    ("commands", "orders"),
     ("tasks", "queues"),
     # an attempt runs in a process of ours
     ("child", "attempt"),
@@ -231,7 +253,7 @@ NAMES_SQLITE3 = {
 }
 
 # Run by themselves, once per command: with nothing of ours but each other.
-STAND_ALONE = {"shim", "processes"}
+STAND_ALONE = {"shim", "processes", "starting", "streams", "papers", "caps"}
 
 
 def floor(name: str) -> int | None:

@@ -39,6 +39,7 @@ def test_what_no_shim_wrote_tells_nothing(tmp_path: Path, text: str):
 def test_every_line_of_a_receipt_is_read(tmp_path: Path):
     (tmp_path / "1-1-1.exit").write_text(
         "signal 9\nseconds 1.5\ntimeout 120000\nsignalled 12 sh\nsignalled 13 a b\nsurvivor 14 c\n"
+        "cancelled by ann\ncut 77\nretry 75 signal\nkeep failed\n"
     )
     assert receipts.read(str(tmp_path / "1-1-1")) == Receipt(
         signal=9,
@@ -46,7 +47,61 @@ def test_every_line_of_a_receipt_is_read(tmp_path: Path):
         signalled=("12 sh", "13 a b"),
         survivors=("14 c",),
         seconds=1.5,
+        cancelled="by ann",
+        cut=77,
+        retry=("75", "signal"),
+        keep="failed",
     )
+
+
+def test_an_empty_list_of_ends_to_try_again_is_a_list():
+    account = told("exit 3\nretry \nseconds 1\n")
+    assert account is not None and account.retry == ()
+    assert told("exit 3\nretry\n") == Receipt(exit_code=3, retry=())
+
+
+@pytest.mark.parametrize(
+    ("end", "word"),
+    [
+        (Receipt(exit_code=75), "75"),
+        (Receipt(signal=9), "signal"),
+        (Receipt(signal=15, terminated=True), "signal"),
+        (Receipt(exit_code=3, terminated=True), "signal"),
+        (Receipt(signal=9, timed_out=100), "timeout"),
+        (Receipt(exit_code=75, timed_out=100), "timeout"),
+        (Receipt(exit_code=127, error="there is no program x"), "127"),
+    ],
+)
+def test_only_what_was_named_is_tried_again(end: Receipt, word: str):
+    words = {"75", "127", "3", "signal", "timeout"}
+    assert receipts.ending(end).kind == "fail"
+    assert receipts.ending(end._replace(retry=(word,))).kind == "fail"
+    last = receipts.ending(end._replace(retry=tuple(words - {word})))
+    assert (last.kind, last.result) == ("discard", receipts.ending(end).result)
+
+
+@pytest.mark.parametrize("retry", [None, (), ("75",)])
+def test_what_was_stopped_or_cancelled_is_no_matter_of_trying_again(retry: tuple[str, ...] | None):
+    end = Receipt(signal=15, retry=retry)
+    assert receipts.ending(end._replace(stopped="why")).kind == "release"
+    assert receipts.ending(end._replace(cancelled="why")).kind == "release"
+
+
+def test_a_cancelled_command_names_whom_it_signalled():
+    end = Receipt(exit_code=0, cancelled="by ann", signalled=("12 sh",), survivors=("13 x",))
+    assert receipts.ending(end) == Ending(
+        "release",
+        reason="by ann",
+        error="was cancelled; signalled: 12 sh; still alive: 13 x",
+    )
+
+
+def test_what_was_not_kept_is_told_with_its_size():
+    assert str(receipts.ending(Receipt(exit_code=0, cut=1_200_000_000)).message).endswith(
+        "; 1.2 GB of its output was not kept"
+    )
+    error = receipts.ending(Receipt(exit_code=1, cut=5_000)).error
+    assert error == "exited with code 1; 5 kB of its output was not kept"
 
 
 def test_exit_code_0_completes_the_attempt():
@@ -177,7 +232,7 @@ def machine(*rows: tuple[int, int, int]) -> dict[int, Process]:
 
 
 def pids(everyone: dict[int, Process], marked: set[int], session: int, me: int = 50) -> list[int]:
-    return [one.pid for one in receipts.chosen(everyone, marked, session=session, me=me)]
+    return [one.pid for one in receipts.chosen(everyone, marked, sessions=(session,), me=me)]
 
 
 OTHERS = ((20, 1, 0), (21, 20, 21), (50, 1, 50), (51, 50, 50))
@@ -199,6 +254,10 @@ def test_a_session_of_the_first_process_is_never_a_session_of_ours():
 
 def test_a_session_whose_leader_lives_is_not_taken_as_a_whole():
     assert pids(machine(*OTHERS, (30, 1, 30), (31, 30, 30), (32, 1, 30)), {31}, 30) == [31]
+
+
+def test_a_session_that_the_command_leads_is_its_own():
+    assert pids(machine(*OTHERS, (30, 1, 30), (32, 1, 30)), {30}, 30) == [30, 32]
 
 
 def test_a_leader_that_is_a_zombie_is_gone():
