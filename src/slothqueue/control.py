@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .clock import Millis
+from .codec import decode
 from .errors import JobNotFound, WrongState
 from .liveness import whoever
-from .models import CANCELLED, DONE, FAILED, HELD, QUEUED, RUNNING, STATES
+from .models import CANCELLED, COMMAND, DONE, FAILED, HELD, QUEUED, RUNNING, STATES
 from .options import bare_key
-from .storage.base import Edit, Known, Store, Tx
+from .storage.base import Edit, Known, Row, Store, Tx
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ T = TypeVar("T")
 GRACE: Millis = 10_000
 """How long a cancelled attempt has to end by itself."""
 
-MESSAGE = 17
-"""The place of the message in the row of a job."""
+KIND, PAYLOAD, MESSAGE = 2, 14, 17
+"""Their places in the row of a job."""
 
 ANCESTRY = "its parent "
 """How the reason begins for which a child was cancelled with its parent."""
@@ -70,6 +71,11 @@ class Control:
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != RUNNING:
                 raise WrongState(f"job {id} is {STATES[job.state]}, so nobody would read that")
+            if not _listens(self.store.jobs.get(tx, id)):
+                raise WrongState(
+                    f"job {id} has no input that could be written to: add it with stdin=True, or "
+                    "`sloth add --stdin`"
+                )
             self.store.waits.ask(tx, id, kind, now, whoever(), text)
 
         self._with(id, work)
@@ -172,6 +178,11 @@ class Control:
     def _queue(self, tx: Tx, queue: str) -> tuple[int, Millis | None, Any] | None:
         rows = self.store.names.queues(tx)
         return next(((r.id, r.paused, r.paused_by) for r in rows if r.name == queue), None)
+
+
+def _listens(row: Row | None) -> bool:
+    """Whether it is a command that was given an input."""
+    return row is not None and row[KIND] == COMMAND and bool(decode(row[PAYLOAD]).get("stdin"))
 
 
 def _not(job: Known, why: str) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .clock import Clock
 from .errors import StoreFull, StoreReadOnly, StoreUnavailable
-from .processes import Process, lives, look_at, send, slay
+from .processes import Process, lives, look_at, slay
 from .storage.base import Holder
 
 try:
@@ -257,15 +257,6 @@ def verdict(holder: Holder, place: Place, live: str) -> str:
     if holder.pidns != place.pidns or not holder.started:
         return "unknown"
     return "alive" if start_time(holder.pid) == holder.started else "gone"
-
-
-def terminate(holder: Holder, place: Place) -> None:
-    """Ask a shim to end its command and go, as its worker would; nobody else is touched."""
-    from signal import SIGTERM  # slow to import
-
-    process = look_at(holder.pid) if holder.pidns == place.pidns and holder.started else None
-    if process is not None and process.start == holder.started:
-        send(process, SIGTERM)
 
 
 def end_process(holder: Holder, place: Place) -> None:

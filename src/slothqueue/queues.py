@@ -139,6 +139,28 @@ class Queue:
         variables = commands.environment_text(os.environ, env, own.get("clean_env", False))
         return enqueue(self._jobs, (self.name, COMMAND, ""), text, rest, env=variables)
 
+    def enqueue_commands(
+        self,
+        commands: Sequence[Sequence[str] | str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        shell: bool = False,
+        **options: Unpack[CommandOptions],
+    ) -> list[Job]:
+        """Write many commands that are asked for alike, in one transaction with one wake-up; or
+        none of them. As `enqueue_command`."""
+        import os
+
+        from .commands import environment_text, parted, payload_of
+
+        refuse_while_loading()
+        own, rest = parted(options)
+        each = (payload_of(argv, os.environ, cwd=cwd, shell=shell, **own) for argv in commands)
+        texts = [codec.encode(payload) for payload in each]
+        variables = environment_text(os.environ, env, own.get("clean_env", False))
+        return enqueue_many(self._jobs, (self.name, COMMAND, ""), texts, rest, env=variables)
+
     def claim(self) -> Lease | None:
         """Take the first due job, None if there is none; never waits."""
         refuse_while_loading()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import receipts
 from .clock import Millis
-from .liveness import end_process, free, terminate, verdict
+from .liveness import end_process, free, verdict
 from .models import REASONS, Ending
 from .presence import Presence
 from .settling import NOTICED, base, settle
@@ -155,8 +155,11 @@ class Upkeep:
         for _, held_by, worker in asks:
             shim, master = holders.get(held_by), holders.get(worker)
             orphan = master is None or self._verdict(master) in REASONS
-            if orphan and shim is not None and shim.kind == "shim":
-                terminate(shim, self._presence.place)
+            if orphan and shim is not None and self._is_shim_here(shim):
+                receipts.stop_orphan(shim.pid, shim.started)
+
+    def _is_shim_here(self, holder: Holder) -> bool:
+        return holder.kind == "shim" and holder.pidns == self._presence.place.pidns
 
     # ---- looking --------------------------------------------------------------------------------
 

@@ -92,3 +92,13 @@ def test_a_call_that_could_not_take_the_results_is_refused_when_it_is_enqueued(s
     with pytest.raises(TypeError, match="nothing"):
         first.then(nothing.using(pass_results=True))
     assert sloth.stats()["queued"] == 1
+
+
+def test_many_commands_are_written_at_once_or_none(sloth: Sloth):
+    queue = sloth.queue("q")
+    jobs = queue.enqueue_commands([["echo", "1"], ["echo", "2"]], priority=3, timeout="1m")
+    assert [job.command for job in jobs] == [["echo", "1"], ["echo", "2"]]
+    assert {(job.priority, job.timeout) for job in sloth.jobs()} == {(3, 60)}
+    with pytest.raises(ValueError, match="empty"):
+        queue.enqueue_commands([["true"], []])
+    assert len(sloth.jobs()) == 2

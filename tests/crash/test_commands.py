@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import codec, outputs, processes, receipts
+from slothqueue import WrongState, codec, outputs, processes, receipts
 from slothqueue.models import COMMAND
 from slothqueue.queues import enqueue as write
 
@@ -247,3 +247,50 @@ def test_a_cancelled_command_names_in_its_history_whom_that_reached(world: World
     job.cancel("not needed", grace=5)
     assert world.ended(job).state == "cancelled"
     assert "was cancelled; signalled: " in str(world.events(job, "cancelled")[-1].detail)
+
+
+def test_a_command_reads_what_is_sent_to_it(world: World):
+    world.worker()
+    job = enqueue(world, "cat > copied; echo bye", stdin=True, cwd=str(world.folder))
+    world.runs(job)
+    job.send("one ")
+    job.send("two\n")
+    job.send_eof()
+    assert world.ended(job).state == "done"
+    assert (world.folder / "copied").read_text() == "one two\n"
+
+
+def test_nothing_is_sent_to_a_command_that_could_not_read_it(world: World):
+    world.worker()
+    job = enqueue(world, "sleep", "77")
+    with pytest.raises(WrongState, match=r"queued|stdin=True"):
+        job.send("x")
+    world.runs(job)
+    with pytest.raises(WrongState, match="stdin=True"):
+        job.send("x")
+    job.cancel(grace=0)
+    assert world.ended(job).state == "cancelled"
+
+
+@pytest.mark.parametrize("when", ["before its worker dies", "after its worker has died"])
+def test_a_command_without_its_worker_is_cancelled_with_all_that_it_started(
+    world: World, when: str
+):
+    worker = world.worker()
+    job = enqueue(world, "sleep 77 & exec sleep 78")
+    shim = world.held_by(job, "shim")
+    tree = until(
+        lambda: [p for p in processes.below(processes.look_around(), shim)][1:], "both run"
+    )
+    if when.startswith("before"):
+        os.kill(worker.pid, signal.SIGSTOP)  # it hears nothing of it
+        job.cancel("enough")
+    worker.kill()
+    worker.wait()
+    if when.startswith("after"):
+        job.cancel("enough")
+    world.idle_worker()
+    found = world.ended(job)
+    assert (found.state, found.message) == ("cancelled", job.refresh().events()[-1].reason)
+    assert "enough" in found.message
+    assert not any(map(lives, tree))
