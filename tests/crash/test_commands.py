@@ -279,9 +279,7 @@ def test_a_command_without_its_worker_is_cancelled_with_all_that_it_started(
     worker = world.worker()
     job = enqueue(world, "sleep 77 & exec sleep 78")
     shim = world.held_by(job, "shim")
-    tree = until(
-        lambda: [p for p in processes.below(processes.look_around(), shim)][1:], "both run"
-    )
+    tree = until(lambda: processes.below(processes.look_around(), shim)[1:], "both run")
     if when.startswith("before"):
         os.kill(worker.pid, signal.SIGSTOP)  # it hears nothing of it
         job.cancel("enough")
