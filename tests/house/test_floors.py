@@ -142,6 +142,7 @@ NEIGHBORS = {
     ("storage.sqlite", "storage.turns"),
     # jobs and what they are made of
     ("control", "options"),
+    ("control", "settling"),
     ("control", "upkeep"),
     ("crew", "lanes"),
     ("crew", "presence"),
