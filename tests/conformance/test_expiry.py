@@ -205,6 +205,15 @@ def test_the_children_of_what_expires_are_told(sloth: Sloth, clock: ManualClock)
     assert child.refresh().message == f"its parent {job.id} was cancelled"
 
 
+def test_a_child_that_expires_with_its_parent_is_cancelled_once(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q")
+    parent = queue.enqueue("parent", expires=60)
+    child = queue.enqueue("child", after=parent, expires=60)
+    clock.advance(61)
+    look(sloth)
+    assert kinds(parent.refresh()) == kinds(child.refresh()) == ["enqueued", "cancelled"]
+
+
 def test_many_expire_in_slices_and_none_is_left(sloth: Sloth, clock: ManualClock):
     queue = sloth.queue("q")
     queue.enqueue_many(list(range(1_300)), expires=60)

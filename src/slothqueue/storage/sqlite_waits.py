@@ -315,7 +315,8 @@ class SqliteWaits(SqliteLimits):
         """Cancel jobs that have not started in time; how many there were."""
         ids = [row[0] for row in tx.execute(SQL["expired"], (now, limit)).fetchall()]
         for id in ids:
-            self.expire_one(tx, id, now)
+            if self._sure(tx, id).state == QUEUED:  # else it went with a parent, just now
+                self.expire_one(tx, id, now)
         return len(ids)
 
     def expire_one(self, tx: Tx, id: int, now: Millis) -> None:
