@@ -413,6 +413,45 @@ def test_whatever_waits_can_be_moved(sloth: Sloth, clock: ManualClock, wait: str
     assert (job.refresh().run_at.timestamp(), job.refresh().priority) == (clock.wall() / 1000, 0)
 
 
+@pytest.mark.parametrize("wait", ["held", "blocked"])
+def test_a_delay_of_one_that_is_kept_back_does_not_grow_when_the_clock_is_set_back(
+    sloth: Sloth, clock: ManualClock, wait: str
+):
+    queue = sloth.queue("q")
+    first = queue.enqueue("first", hold=True)
+    job = queue.enqueue("job", delay=60, hold=wait == "held", after=[first] * (wait == "blocked"))
+    clock.step_wall(-3600)
+    clock.advance(59)
+    assert queue.claim() is None
+    job.unhold() if wait == "held" else take(sloth, first.unhold()).complete()
+    assert queue.claim() is None
+    clock.advance(1)
+    assert take(sloth, job).id == job.id
+
+
+@pytest.mark.parametrize("how", ["hold", "edit", "after", "interrupt"])
+def test_whose_moment_has_come_does_not_wait_for_it_again_when_the_clock_is_set_back(
+    open_sloth: OpenSloth, clock: ManualClock, how: str
+):
+    sloth, other = open_sloth(), open_sloth()
+    queue = sloth.queue("q")
+    first = queue.enqueue("first", hold=True)
+    after = [first] if how == "after" else []
+    job = queue.enqueue("job", after=after, on_interrupt="hold")
+    if how == "interrupt":
+        assert other.queue("q").claim() is not None
+        other.close()
+    clock.step_wall(-3600)
+    if how == "after":
+        take(sloth, first.unhold()).complete()
+    elif how == "edit":
+        job.edit(priority=1)
+    else:
+        assert how == "hold" or queue.claim() is None
+        job.refresh().hold().unhold()
+    assert take(sloth, job).id == job.id
+
+
 def test_an_edited_delay_does_not_grow_when_the_clock_is_set_back(sloth: Sloth, clock: ManualClock):
     queue = sloth.queue("q")
     job = queue.enqueue(1).edit(delay=60)

@@ -84,6 +84,7 @@ class SqliteJobs(SqliteClaims):
         id = s.held.id
         if s.hold is not None:
             self.waits.set_held(tx, id, s.now, s.hold)
+            tx.execute(SQL["was_due"], (id,))
             tx.execute(SQL["park"], (id, HELD))
         elif s.due is not None and due > s.now:
             tx.execute(SQL["insert_sched"], (job.lane, job.priority, due, id, s.base))
@@ -111,15 +112,15 @@ class SqliteJobs(SqliteClaims):
         ]
         tx.executemany(SQL["insert_event"], rows)
 
-    def progress(self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None) -> bool:
+    def progress(self, tx: Tx, held: Held, now: Millis, part: str, message: str | None) -> bool:
         """Tell how far an attempt is; its last word replaces the one before."""
         if not tx.execute(SQL["holds"], (held.id, held.fence, held.holder)).fetchone():
             return False
         n, kind = tx.execute(SQL["last_event"], (held.id,)).fetchone() or (1, "enqueued")
         if kind == "progress":
-            tx.execute(SQL["change_event"], (held.id, n, now, fraction, message))
+            tx.execute(SQL["change_event"], (held.id, n, now, part, message))
         else:
-            self._write_events(tx, held, [("progress", now, fraction, message)])
+            self._write_events(tx, held, [("progress", now, part, message)])
         return True
 
     def progress_of(self, tx: Tx, job: int) -> Row | None:

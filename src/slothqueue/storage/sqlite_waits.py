@@ -35,6 +35,9 @@ from .statements import load
 
 SQL = load("sqlite")
 
+Place = tuple[int, int, Millis, int]
+"""Of a job that is filed: lane, priority, due, id."""
+
 End = tuple[int, int, int]
 """A job that has ended: its id, its state, its extras."""
 
@@ -128,28 +131,25 @@ class SqliteWaits(SqliteLimits):
         row = tx.execute(SQL["job_with_key"], (key,)).fetchone()
         return row and int(row[0])
 
-    def _file(
-        self,
-        tx: Tx,
-        id: int,
-        lane: int,
-        priority: int,
-        due: Millis,
-        base: Millis | None,
-        now: Millis,
-    ) -> None:
-        if due > now:
-            tx.execute(SQL["insert_sched"], (lane, priority, due, id, base))
+    def _file(self, tx: Tx, key: Place, base: Millis | None, now: Millis) -> None:
+        """Under ready if its moment has come; it has too if it was past when it was asked for."""
+        if key[2] > now:
+            tx.execute(SQL["insert_sched"], (*key, base))
         else:
-            tx.execute(SQL["insert_ready"], (lane, priority, due, id))
+            tx.execute(SQL["insert_ready"], key)
 
     def _unfile(self, tx: Tx, job: Known) -> None:
         """Take it from wherever it is filed; another of its concurrency key takes its place."""
         key = (job.lane, job.priority, job.due, job.id)
-        if job.parked & GATED_OUT:
+        was_due = bool(job.parked & GATED_OUT)
+        if was_due:
             tx.execute(SQL["drop_gated"], (job.gate, *key))
-        elif not job.parked and not tx.execute(SQL["unready"], key).rowcount:
-            tx.execute(SQL["unsched"], key)
+        elif not job.parked:
+            was_due = bool(tx.execute(SQL["unready"], key).rowcount)
+            if not was_due:
+                tx.execute(SQL["unsched"], key)
+        if was_due and job.due > job.asked:
+            tx.execute(SQL["was_due"], (job.id,))
         if job.gate is not None and not job.parked:
             self.admit(tx, job.gate)
 
@@ -157,7 +157,8 @@ class SqliteWaits(SqliteLimits):
         """Have it wait for these reasons; for none, it is filed."""
         tx.execute(SQL["park"], (job.id, parked))
         if not parked:
-            self._file(tx, job.id, job.lane, job.priority, job.due, job.base, now)
+            place = (job.lane, job.priority, job.due, job.id)
+            self._file(tx, place, job.base, max(now, job.asked))
 
     # ---- hold, cancel, revive -------------------------------------------------------------------
 
@@ -232,11 +233,14 @@ class SqliteWaits(SqliteLimits):
         queued = job.state == QUEUED
         if queued:
             self._unfile(tx, job)
+            if edit.due == job.due:  # and has come, perhaps
+                kept = self.editable(tx, job.id)
+                edit = edit._replace(base=kept.base, asked=kept.asked)
         parked = job.parked & ~GATED_OUT
         values = (job.id, *edit[:-1], parked, edit.asked)
         tx.execute(SQL["edit_job"], values)
         if queued and not parked:
-            self._file(tx, job.id, edit.lane, edit.priority, edit.due, edit.base, now)
+            self._file(tx, (*edit[:3], job.id), edit.base, max(now, edit.asked))
         self.note(tx, job.id, "edited", now, who, what)
 
     # ---- what follows from an end ---------------------------------------------------------------
@@ -271,11 +275,11 @@ class SqliteWaits(SqliteLimits):
             self._cancel_one(tx, self._sure(tx, id), now, _parent_ended(parent, state))
         free = tx.execute(SQL["free_children"], (parent,)).fetchall()
         tx.execute(SQL["end_edges"], (parent,))
-        for id, parked, lane, priority, due, base in free:
+        for id, parked, lane, priority, due, base, asked in free:
             parked &= ~BLOCKED
             tx.execute(SQL["park"], (id, parked))
             if not parked:
-                self._file(tx, id, lane, priority, due, base, now)
+                self._file(tx, (lane, priority, due, id), base, max(now, asked))
         return [(id, CANCELLED, extras) for id, extras in doomed]
 
     def gone_parents(self, tx: Tx, limit: int) -> list[int]:
@@ -360,6 +364,9 @@ class SqliteWaits(SqliteLimits):
             tx.execute(SQL["drop_expiry"], (at, job))
             tx.execute(SQL["insert_expiry"], (sooner, job))
             tx.execute(SQL["rebase_expiry"], (job, sooner, base))
+        for job, due, old, asked in tx.execute(SQL["parked_behind"], (base, wall)).fetchall():
+            later = min(due + min(base - old, 0), wall + due - asked)
+            tx.execute(SQL["rebase_job"], (job, later, base, later - (due - asked)))
         tx.execute(SQL["future_starts"], (wall,))
 
     def note(

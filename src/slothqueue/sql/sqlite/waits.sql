@@ -22,7 +22,7 @@ select j.id, j.lane, j.priority, j.due, j.base,
        case when r.id is null then j.state else 1 end,
        j.attempts, j.parked, j.extras, j.unique_key, j.max_attempts, q.max_attempts,
        x.expires, x.on_interrupt, x.after_failed, x.takes, x.gate, x.gate_limit, x.held, x.held_by,
-       coalesce(x.spent, 0)
+       coalesce(x.spent, 0), j.finished
 from _sloth_job j
 join _sloth_lane l on l.id = j.lane
 join _sloth_queue q on q.id = l.queue
@@ -32,6 +32,17 @@ where j.id = ?1
 
 -- name: park
 update _sloth_job set parked = ?2 where id = ?1
+
+-- name: was_due
+-- Its moment has come, and it does not go again when the clock is set back.
+update _sloth_job set finished = max(finished, due), base = null where id = ?1
+
+-- name: parked_behind
+-- scan: the clock was set back or the machine restarted, which is rare
+-- As sched_behind, for jobs that are held or wait for others.
+select id, due, base, finished from _sloth_job
+where parked between 1 and 3 and parked > 0 and state = 0 and due > finished and base is not null
+  and (base > ?1 or finished > ?2)
 
 -- name: mark
 update _sloth_job set extras = extras | ?2 where id = ?1
@@ -123,7 +134,7 @@ where e.parent = ?1 and e.ended = 0 and j.state = 0 and x.after_failed = 0
 
 -- name: free_children
 -- Those that waited for this one and wait for no other any more; to be asked before its edges end.
-select distinct j.id, j.parked, j.lane, j.priority, j.due, j.base
+select distinct j.id, j.parked, j.lane, j.priority, j.due, j.base, j.finished
 from _sloth_edge e join _sloth_job j on j.id = e.child
 where e.parent = ?1 and j.state = 0 and j.parked & 2 > 0
   and not exists (
