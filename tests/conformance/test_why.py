@@ -95,6 +95,33 @@ def test_nobody_to_run_it_is_told_with_the_command_that_helps(sloth: Sloth):
     assert "nobody claims it by hand" in sloth.queue("q").enqueue(1).why()
 
 
+def test_one_whose_key_has_room_for_another_is_said_to_wait_for_that(sloth: Sloth):
+    listener(sloth)
+    queue = sloth.queue("q")
+    jobs = [queue.enqueue(n, concurrency_key=("g", 2)) for n in range(4)]
+    one, _ = queue.claim_many(4)
+    one.complete()
+    assert "starts when it is claimed" in jobs[2].why()
+    assert "others of its key 'g' start before it" in jobs[3].why()
+
+
+def test_one_whose_moment_has_come_is_not_said_to_be_due_later(sloth: Sloth, clock: ManualClock):
+    listener(sloth)
+    job = sloth.queue("q").enqueue("now")
+    clock.step_wall(-3600)
+    assert "is due, and starts when it is claimed" in job.why()
+
+
+def test_one_that_came_due_first_is_not_said_to_wait_before_anybody_looks(
+    sloth: Sloth, clock: ManualClock
+):
+    listener(sloth)
+    queue = sloth.queue("q")
+    now, later = queue.enqueue("now"), queue.enqueue("later", delay=5, priority=1)
+    clock.advance(5)
+    assert "starts when it is claimed" in later.why() and "others of its queue" in now.why()
+
+
 def test_a_worker_that_lives_is_known_by_what_it_serves(sloth: Sloth, gate: Gate, aside: Aside):
     @sloth.task(queue="q")
     def work() -> None:

@@ -47,9 +47,7 @@ class Head(NamedTuple):
     @property
     def order(self) -> tuple[float, Millis, int]:
         """By priority, then by moment, then by id; with ageing, waiting counts as priority."""
-        if self.ageing is None:
-            return self.priority, self.due, self.id
-        return self.due + self.priority * self.ageing, self.due, self.id
+        return rank(self.priority, self.due, self.id, self.ageing)
 
     def level(self, now: Millis) -> int:
         """Its priority at this moment; small is early."""
@@ -219,6 +217,13 @@ class SqliteClaims:
         if not head.extras & (GATED | EXPIRES):
             return True
         return self.waits.passes(tx, head.id, head[:3], now, taken)
+
+
+def rank(priority: int, due: Millis, id: int, ageing: Millis | None) -> tuple[float, Millis, int]:
+    """The place of a job among those that are due."""
+    if ageing is None:
+        return priority, due, id
+    return due + priority * ageing, due, id
 
 
 def _order(head: Head) -> tuple[float, Millis, int]:

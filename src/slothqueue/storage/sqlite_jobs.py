@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ..clock import Millis
 from ..models import ASKED, COUNTED, DONE, GATED, HELD, QUEUED, STATES, NewJob
 from .base import Held, Holder, Row, Settlement, Standing, Tx
-from .sqlite_claims import SLICE, SqliteClaims
+from .sqlite_claims import SLICE, SqliteClaims, rank
 from .statements import load
 
 SQL = load("sqlite")
@@ -178,10 +178,15 @@ class SqliteJobs(SqliteClaims):
     def running(self, tx: Tx, job: int) -> bool:
         return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
 
-    def first_of(self, tx: Tx, lane: int) -> int | None:
+    def is_ready(self, tx: Tx, lane: int, priority: int, due: Millis, id: int) -> bool:
+        """Whether the moment of this job has come, whatever the clock says by now."""
+        return tx.execute(SQL["is_ready"], (lane, priority, due, id)).fetchone() is not None
+
+    def first_of(self, tx: Tx, lane: int, now: Millis, ageing: Millis | None) -> int | None:
         """The id of the due job of this lane that starts first, by the rule of claims."""
-        heads = self.first(tx, [lane], 1)
-        return heads[0].id if heads else None
+        keys = [head[1:4] for head in self.first(tx, [lane], 1)]
+        keys += [row[1:] for row in tx.execute(SQL["due_jobs"], (lane, now, SLICE)).fetchall()]
+        return min(keys, key=lambda k: rank(k[0], k[1], k[2], ageing))[2] if keys else None
 
     def find(
         self,
