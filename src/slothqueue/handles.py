@@ -221,7 +221,8 @@ class Job:
     def revive(self, *, children: bool = False) -> Job:
         """Put it back with a fresh budget, if it has failed or was cancelled; else WrongState.
 
-        With `children` those jobs too that were cancelled because it had failed.
+        With `children` those jobs too that were cancelled because it had failed. One that has
+        expired does not expire again.
         """
         self._jobs.control.revive(self.id, children=children)
         return self.refresh()
@@ -236,7 +237,11 @@ class Job:
         max_attempts: int | None = None,
         timeout: Duration | None = UNSET,
     ) -> Job:
-        """Change it before it runs (again). Raises WrongState if it runs or is done."""
+        """Change it before it runs (again). Raises WrongState if it runs or is done.
+
+        One that has failed or was cancelled is due at once when it is put back: give it another
+        moment after that.
+        """
         change, what = edit_of(
             payload, delay, run_at, priority, max_attempts, timeout, self._jobs.store.clock
         )

@@ -8,7 +8,7 @@ from .clock import Millis
 from .crew import Crew, Need, crew, need
 from .models import BLOCKED, GATED_OUT, HELD, QUEUED, STATES, Room
 from .options import bare_key
-from .storage.base import Known, QueueRow, Tx
+from .storage.base import JobVerbs, Known, QueueRow, Tx
 from .timing import as_datetime, spoken
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Facts(NamedTuple):
     """Of its queue."""
     gate: list[int]
     """Running jobs of its concurrency key."""
+    later: bool
+    """Whether its moment has not come yet."""
     ahead: bool
     """Whether others of its lane start before it."""
 
@@ -83,18 +85,28 @@ def _facts(jobs: Jobs, tx: Tx, job: Job, now: Millis) -> Facts | None:
         waits.room(tx, queue.id, now) if limited else Room(),
         waits.running_of_queue(tx, queue.id, NAMED + 1),
         gate,
-        store.jobs.first_of(tx, known.lane) not in (None, job.id),
+        _is_later(store.jobs, tx, known, now),
+        store.jobs.first_of(tx, known.lane, now, queue.policy.ageing) not in (None, job.id),
     )
+
+
+def _is_later(jobs: JobVerbs, tx: Tx, job: Known, now: Millis) -> bool:
+    if job.due <= now or job.parked:
+        return False
+    return not jobs.is_ready(tx, job.lane, job.priority, job.due, job.id)
 
 
 def reason(facts: Facts, lacking: Need | None, now: Millis, living: Crew) -> str:
     """What keeps it from running: the reasons in the order in which a claim meets them."""
     job, queue = facts.job, facts.queue
+    if job.expires is not None and job.expires <= now:
+        since = _moment(job.expires, now)
+        return f"has expired at {since}, and is cancelled as soon as anybody looks for work"
     if job.parked & HELD:
         return f"{_held(job, now)}; `sloth unhold {job.id}` lets it go"
     if job.parked & BLOCKED:
         return f"is blocked by {_parents(facts)}; it starts when {_they(facts)}"
-    if job.due > now and not job.parked:
+    if facts.later:
         return f"is due at {_moment(job.due, now)}"
     if queue.paused is not None:
         since = _moment(queue.paused, now)
@@ -118,10 +130,11 @@ def _limits(facts: Facts, now: Millis) -> str | None:
         again = "" if room.again is None else f"; the next may start at {_moment(room.again, now)}"
         per = spoken(policy.per or 0)
         return f"waits because queue {name!r} has had its {policy.rate} starts in {per}{again}"
-    if facts.job.parked & GATED_OUT or len(facts.gate) >= (facts.job.gate_limit or 1):
-        key, most = bare_key(facts.job.gate), facts.job.gate_limit
-        by = f" by {_named(facts.gate)}" if facts.gate else ""
-        return f"waits because its key {key!r} is at its limit of {most}{by}"
+    key, most = bare_key(facts.job.gate), facts.job.gate_limit
+    if len(facts.gate) >= (most or 1):
+        return f"waits because its key {key!r} is at its limit of {most} by {_named(facts.gate)}"
+    if facts.job.parked & GATED_OUT:
+        return f"is due and waits for its turn: others of its key {key!r} start before it"
     return None
 
 

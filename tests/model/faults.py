@@ -35,6 +35,14 @@ def replace(patch: Patch, statement: str, old: str, new: str) -> None:
     patch.setitem(sqlite_jobs.SQL, statement, text.replace(old, new))
 
 
+def rewrite(patch: Patch, old: str, new: str) -> None:
+    """Change the text of the schema."""
+    right = migrate.scripts()
+    assert any(old in text for _, _, text in right), f"the fault does not fit any more: {old!r}"
+    wrong = [(version, name, text.replace(old, new)) for version, name, text in right]
+    patch.setattr(migrate, "scripts", lambda: wrong)
+
+
 def judge(patch: Patch, wrong: Callable[[Verdict, Ending, int, Policy], Verdict]) -> None:
     """Replace the verdict on the end of an attempt; `wrong` gets the right one."""
     right = models.verdict
@@ -81,11 +89,7 @@ def _(patch: Patch) -> None:
 
 @fault("complete leaves the job running")
 def _(patch: Patch) -> None:
-    right = migrate.scripts()
-    ends = "delete from _sloth_running where id = new.id;"
-    assert any(ends in text for _, _, text in right)
-    wrong = [(version, name, text.replace(ends, "select 1;")) for version, name, text in right]
-    patch.setattr(migrate, "scripts", lambda: wrong)
+    rewrite(patch, "delete from _sloth_running where id = new.id;", "select 1;")
 
 
 @fault("a dead holder is told to be silent")

@@ -2,172 +2,75 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import shutil
-import tempfile
+import re
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import invariant, precondition, rule
 
-from slothqueue import Lease as RealLease
-from slothqueue import LeaseLost, ManualClock, Sloth
+from .stage import KEYS, VERBS, Stage, handles, picks, queues, seconds
+from .stories import Stories
+from .stories_of_jobs import StoriesOfJobs
+from .stories_of_limits import StoriesOfLimits
 
-from .dictionary import Dictionary, Job, Lease, Options
-
-HANDLES = 3
-QUEUES = {
-    "a": Options(lease=60_000, base=2, cap=3_600_000, max_attempts=4),
-    "b": Options(lease=5_000, base=3, cap=10_000, max_attempts=2),
-}
-VERBS = ["complete", "fail", "retry", "discard", "snooze", "release", "heartbeat"]
-
-handles = st.integers(0, HANDLES - 1)
-queues = st.sampled_from(sorted(QUEUES))
-picks = st.integers(0, 10_000)
-seconds = st.sampled_from([0, 1, 2, 5, 60, 4_000])
+A_FEW = 3
+"""So many jobs are asked why at each step."""
 
 
-class QueueMachine(RuleBasedStateMachine):
-    """Several handles on one store. A claim takes a second, so that the rota may look each time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.mkdtemp(prefix="slothqueue-model-")
-        self.clock = ManualClock()
-        self.model = Dictionary(QUEUES)
-        self.opened: list[Sloth] = []
-        self.handles = [self.open() for _ in range(HANDLES)]
-        self.leases: list[tuple[Lease, RealLease]] = []
-
-    def open(self) -> Sloth:
-        path = f"{self.folder}/work.db"
-        self.opened.append(Sloth(path, clock=self.clock, durability="process"))
-        return self.opened[-1]
-
-    def teardown(self) -> None:
-        try:
-            self.same_history()
-        finally:
-            for sloth in self.opened:
-                sloth.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def base(self) -> int:
-        return self.clock.wall() - self.clock.elapsed()
-
-    # ---- enqueue ----------------------------------------------------------------------------
-
-    @initialize()
-    def both_queues_exist(self) -> None:
-        self.handles[0].queue("b", lease=5, backoff=(3, 10), max_attempts=2)
-        for queue in QUEUES:
-            self._enqueue(0, queue, {})
+class Steps(Stage):
+    """Anything at any time."""
 
     @rule(
         handle=handles,
         queue=queues,
-        priority=st.integers(-1, 1),
-        max_attempts=st.sampled_from([None, 1, 2, 3]),
         when=st.sampled_from(["now", "delay", "run_at"]),
         later=seconds,
+        parents=st.lists(picks, max_size=2),
+        options=st.fixed_dictionaries(
+            {},
+            optional={
+                "priority": st.integers(-1, 1),
+                "max_attempts": st.sampled_from([1, 2, 3]),
+                "unique": st.sampled_from(["x", "y"]),
+                "on_conflict": st.sampled_from(["return", "replace", "error"]),
+                "after_failed": st.sampled_from(["cancel", "run"]),
+                "expires": st.sampled_from([0, 3, 70]),
+                "concurrency_key": st.sampled_from(sorted(KEYS.items())),
+                "on_interrupt": st.sampled_from(["retry", "hold", "fail"]),
+                "hold": st.booleans(),
+            },
+        ),
     )
     def enqueue(
         self,
         handle: int,
         queue: str,
-        priority: int,
-        max_attempts: int | None,
         when: str,
         later: int,
+        parents: list[int],
+        options: dict[str, Any],
     ) -> None:
-        options: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
-        if when == "delay":
-            options["delay"] = later
-        elif when == "run_at":
-            moment = self.clock.wall() / 1000 + later - 2  # and a little of the past
-            options["run_at"] = dt.datetime.fromtimestamp(moment, dt.UTC)
-        self._enqueue(handle, queue, options)
-
-    def _enqueue(self, handle: int, queue: str, options: dict[str, Any]) -> int:
-        real = self.handles[handle].queue(queue).enqueue("payload", **options)
-        wall = self.clock.wall()
-        due = wall + 1000 * options.get("delay", 0)
-        if "run_at" in options:
-            due = round(1000 * options["run_at"].timestamp())
-        job = Job(
-            real.id,
-            queue,
-            options.get("priority", 0),
-            due,
-            options.get("max_attempts") or QUEUES[queue].max_attempts,
-            asked=wall,
-            base=self.base if "delay" in options else None,
-        )
-        self.model.enqueue(job, wall, self.base)
-        return real.id
-
-    # ---- claim ------------------------------------------------------------------------------
+        if when != "now":  # a moment may be a little of the past
+            options |= {when: later if when == "delay" else self.moment(later - 2)}
+        if options.get("hold") is False and len(parents) == 2 and self.model.jobs:
+            known = sorted(self.model.jobs)[-6:]
+            options["after"] = list(dict.fromkeys(known[pick % len(known)] for pick in parents))
+        self.put(queue, handle, **options)
 
     @rule(handle=handles, queue=queues, limit=st.sampled_from([0, 1, 2, 5]))
     def claim(self, handle: int, queue: str, limit: int) -> None:
-        self._claim(handle, queue, limit)
-
-    def _claim(self, handle: int, queue: str, limit: int) -> None:
-        clock = self.clock
-        clock.advance(1)
-        self.model.look(clock.wall(), clock.awake(), clock.boot(), self.base)
-        expected = self.model.start_order(queue, clock.wall())[: limit or 1]
-        mine = self.handles[handle].queue(queue)
-        leases = mine.claim_many(limit) if limit else [x for x in [mine.claim()] if x]
-        assert [lease.id for lease in leases] == [job.id for job in expected]
-        for job, real in zip(expected, leases):
-            length = QUEUES[queue].lease
-            until = clock.awake() + length
-            lease = Lease(job.id, real.fence, handle, clock.boot(), length, until)
-            self.model.claim(job, lease)
-            assert real.attempt == job.attempts
-            self.leases.append((lease, real))
-
-    # ---- the end of an attempt --------------------------------------------------------------
+        self.take(queue, limit, handle)
 
     @precondition(lambda self: self.leases)
     @rule(pick=picks, verb=st.sampled_from(VERBS), delay=seconds)
     def settle(self, pick: int, verb: str, delay: int) -> None:
-        self._settle(*self.leases[pick % len(self.leases)], verb, delay)
+        self.end(*self.leases[pick % len(self.leases)], verb, delay)
 
     @precondition(lambda self: self.held())
     @rule(pick=picks, verb=st.sampled_from(VERBS), delay=seconds)
     def settle_what_is_held(self, pick: int, verb: str, delay: int) -> None:
         held = self.held()
-        self._settle(*held[pick % len(held)], verb, delay)
-
-    def held(self) -> list[tuple[Lease, RealLease]]:
-        return [pair for pair in self.leases if self.model.holds(pair[0])]
-
-    def _settle(self, lease: Lease, real: RealLease, verb: str, delay: int) -> None:
-        error = f"error {len(self.leases)}"
-        calls = {
-            "complete": lambda: real.complete({"by": lease.handle}),
-            "fail": lambda: real.fail(error),
-            "retry": lambda: real.retry(delay, error),
-            "discard": lambda: real.discard(error),
-            "snooze": lambda: real.snooze(delay),
-            "release": real.release,
-            "heartbeat": real.heartbeat,
-        }
-        kept = self.model.holds(lease)
-        assert succeeded(calls[verb]) == kept, f"{verb} by {'the' if kept else 'no'} holder"
-        if kept:
-            self.model.settle(lease, verb, 1000 * delay, error, self.clock.wall(), self.base)
-            lease.until = self.clock.awake() + lease.length
+        self.end(*held[pick % len(held)], verb, delay)
 
     @precondition(lambda self: self.leases)
     @rule(handle=handles, count=st.integers(1, 6))
@@ -177,76 +80,7 @@ class QueueMachine(RuleBasedStateMachine):
         done = self.handles[handle].queue("a").complete_many([real for _, real in latest])
         assert done == [real for _, real in expected]
         for lease, _ in expected:
-            self.model.settle(lease, "complete", 0, "", self.clock.wall(), self.base)
-
-    # ---- stories that chance would seldom tell ----------------------------------------------
-
-    @precondition(lambda self: self.held())
-    @rule(pick=picks, other=handles, same=st.booleans(), verb=st.sampled_from(VERBS))
-    def a_holder_stalls_and_another_takes_over(
-        self, pick: int, other: int, same: bool, verb: str
-    ) -> None:
-        held = self.held()
-        lease, real = held[pick % len(held)]
-        self.clock.advance(lease.length / 1000)
-        self._claim(lease.handle if same else other, self.model.jobs[lease.job].queue, 100)
-        self._settle(lease, real, "heartbeat", 0)
-        self._settle(lease, real, verb, 5)
-
-    @precondition(lambda self: self.held())
-    @rule(pick=picks, other=handles, exactly=st.booleans())
-    def time_runs_to_the_end_of_a_lease(self, pick: int, other: int, exactly: bool) -> None:
-        held = self.held()
-        lease, _ = held[pick % len(held)]
-        left = lease.until - self.clock.awake() - 1000 + (not exactly)
-        if lease.boot == self.clock.boot() and left > 0:
-            self.clock.advance(left / 1000)
-        self._claim(other, self.model.jobs[lease.job].queue, 1)
-
-    @precondition(lambda self: self.held())
-    @rule(pick=picks, verb=st.sampled_from(VERBS))
-    def a_stranger_with_the_right_fence_settles(self, pick: int, verb: str) -> None:
-        held = self.held()
-        lease, real = held[pick % len(held)]
-        claimed = real._claimed._replace(holder=real._claimed.holder ^ 2)
-        forged = RealLease(claimed, real.queue, real._jobs)
-        nobody = Lease(lease.job, lease.fence, lease.handle, "", lease.length, 0)
-        self._settle(nobody, forged, verb, 5)
-
-    @precondition(lambda self: self.held())
-    @rule(pick=picks, other=handles)
-    def a_job_fails_until_it_has_failed(self, pick: int, other: int) -> None:
-        held = self.held()
-        lease, real = held[pick % len(held)]
-        self._settle(lease, real, "fail", 0)
-        self.clock.advance(9)
-        self._claim(other, self.model.jobs[lease.job].queue, 100)
-
-    @rule(
-        handle=handles,
-        queue=queues,
-        step=st.sampled_from([-40, 40, -40_000]),
-        when=st.sampled_from(["delay", "run_at"]),
-    )
-    def the_clock_is_set_while_a_job_waits(
-        self, handle: int, queue: str, step: int, when: str
-    ) -> None:
-        moment = dt.datetime.fromtimestamp(self.clock.wall() / 1000 + 60, dt.UTC)
-        options: dict[str, Any] = {"priority": 1, when: 60 if when == "delay" else moment}
-        self._enqueue(handle, queue, options)
-        self.clock.step_wall(step)
-        self.clock.advance(59)
-        self._claim(handle, queue, 1)
-
-    @precondition(lambda self: self.held())
-    @rule(pick=picks, other=handles)
-    def a_heartbeat_comes_in_time(self, pick: int, other: int) -> None:
-        held = self.held()
-        lease, real = held[pick % len(held)]
-        self.clock.advance(lease.length / 2000)
-        self._settle(lease, real, "heartbeat", 0)
-        self.clock.advance(lease.length / 1000 - 1)
-        self._claim(other, self.model.jobs[lease.job].queue, 1)
+            self.model.settle(lease, "complete", 0, "", self.wall, self.base)
 
     # ---- time and death ---------------------------------------------------------------------
 
@@ -264,16 +98,21 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(handle=handles)
     def a_handle_dies(self, handle: int) -> None:
-        self.handles[handle].close()
-        self.handles[handle] = self.open()
-        for lease, _ in self.leases:
-            lease.alive = lease.alive and lease.handle != handle
+        self.die(handle)
 
     @rule(after=st.sampled_from([1, 30, 100_000]))
     def the_machine_restarts(self, after: int) -> None:
         self.clock.reboot(after)
 
-    # ---- what must be the same --------------------------------------------------------------
+
+class QueueMachine(Stories, StoriesOfJobs, StoriesOfLimits, Steps):
+    """All of it, and what must be the same."""
+
+    def teardown(self) -> None:
+        try:
+            self.same_history()
+        finally:
+            super().teardown()
 
     @invariant()
     def same_jobs(self) -> None:
@@ -285,8 +124,14 @@ class QueueMachine(RuleBasedStateMachine):
             assert (found.error or "").startswith(job.error or ""), found
             assert bool(found.error) == bool(job.error)
             assert (found.queue, found.priority) == (job.queue, job.priority)
+            assert (found.held, found.unique) == (job.held, job.key)
+            assert found.blocked == (bool(job.waits) and job.state == "queued"), found
             if job.state == "queued":
-                assert round(1000 * found.run_at.timestamp()) == job.due, found
+                assert millis(found.run_at) == job.due, f"{found.run_at}, not {job}"
+                assert found.max_attempts == job.max_attempts
+                assert millis(found.expires_at) == job.expires, found
+            if job.state == "cancelled":
+                self.same_message(job, found)
 
     @invariant()
     def same_holders(self) -> None:
@@ -299,25 +144,39 @@ class QueueMachine(RuleBasedStateMachine):
         assert real == sorted((job.id, job.fence, job.attempts) for job in jobs)
 
     @invariant()
+    def same_places_at_the_end(self) -> None:
+        self.same_places()
+
+    @invariant()
     def same_counts(self) -> None:
-        states = [job.state for job in self.model.jobs.values()]
+        jobs = list(self.model.jobs.values())
+        states = [job.state for job in jobs]
         counts = self.handles[0].stats()
-        for state in ("queued", "running", "done", "failed"):
-            assert counts[state] == states.count(state)
+        for state in ("queued", "running", "done", "failed", "cancelled"):
+            assert counts[state] == states.count(state), state
+        waiting = [job for job in jobs if job.state == "queued"]
+        assert counts["held"] == sum(job.held for job in waiting)
+        assert counts["blocked"] == sum(bool(job.waits) for job in waiting)
+        later = [job for job in waiting if not job.parked and not self.model.is_due(job, self.wall)]
+        assert counts["scheduled"] == len(later), later
+
+    @invariant()
+    def same_reasons(self) -> None:
+        """A few jobs, those that wait first, say why they do not run."""
+        by_hand = any(sloth.presence.registered for sloth in self.handles)
+        jobs = sorted(self.model.jobs.values(), key=lambda job: (job.state != "queued", -job.id))
+        for job in jobs[:A_FEW]:
+            pattern, told = self.model.why(job, self.wall, by_hand), self.real(job).why()
+            assert re.search(f"^job {job.id} .*{pattern}", told), f"{told!r}, not {pattern!r}"
 
     def same_history(self) -> None:
         for id, job in self.model.jobs.items():
             events = self.handles[0].job(id).events()
             told = [(event.kind, event.attempt) for event in events]
-            assert told == [(kind, attempt) for kind, attempt, _ in job.told]
+            assert told == [(kind, attempt) for kind, attempt, _ in job.told], job
             taken = [event.reason for event in events if event.kind == "reclaimed"]
             assert taken == [reason for kind, _, reason in job.told if kind == "reclaimed"]
 
 
-def succeeded(call: Any) -> bool:
-    """Whether the lease was still held."""
-    try:
-        call()
-    except LeaseLost:
-        return False
-    return True
+def millis(moment: Any) -> int | None:
+    return None if moment is None else round(1000 * moment.timestamp())

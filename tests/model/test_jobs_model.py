@@ -18,7 +18,7 @@ def run(examples: int, steps: int, **options: object) -> None:
 
 
 def test_the_store_and_the_dictionary_tell_the_same():
-    run(examples=50, steps=40)
+    run(examples=30, steps=40)
 
 
 @pytest.mark.slow(reason="two thousand long stories")

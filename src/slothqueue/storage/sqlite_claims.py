@@ -47,9 +47,7 @@ class Head(NamedTuple):
     @property
     def order(self) -> tuple[float, Millis, int]:
         """By priority, then by moment, then by id; with ageing, waiting counts as priority."""
-        if self.ageing is None:
-            return self.priority, self.due, self.id
-        return self.due + self.priority * self.ageing, self.due, self.id
+        return rank(self.priority, self.due, self.id, self.ageing)
 
     def level(self, now: Millis) -> int:
         """Its priority at this moment; small is early."""
@@ -171,12 +169,12 @@ class SqliteClaims:
 
     def _choose(self, tx: Tx, lanes: Sequence[int], limit: int, now: Millis) -> list[Head]:
         """The first jobs of the lanes of one queue that may start."""
-        heads = self._first(tx, lanes, limit)
+        heads = self.first(tx, lanes, limit)
         if all(head.plain for head in heads):
             return heads
         return self._sift(tx, lanes, limit, heads[0], now)
 
-    def _first(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Head]:
+    def first(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Head]:
         """In start order; with ageing, that of each moment."""
         each = [self._heads(tx, lane, limit) for lane in lanes]
         if any(heads and heads[0].ageing is not None for heads in each):
@@ -203,7 +201,7 @@ class SqliteClaims:
             limit = self.waits.room(tx, one.limits, now).least(limit)
         seen, fit = 0, []
         while limit and seen < SIFTED:
-            heads = self._first(tx, lanes, max(limit, BATCH))
+            heads = self.first(tx, lanes, max(limit, BATCH))
             fit = list(self._fit(tx, heads, limit, now))
             seen += len(heads)
             if len(fit) in (limit, len(heads)):
@@ -219,6 +217,13 @@ class SqliteClaims:
         if not head.extras & (GATED | EXPIRES):
             return True
         return self.waits.passes(tx, head.id, head[:3], now, taken)
+
+
+def rank(priority: int, due: Millis, id: int, ageing: Millis | None) -> tuple[float, Millis, int]:
+    """The place of a job among those that are due."""
+    if ageing is None:
+        return priority, due, id
+    return due + priority * ageing, due, id
 
 
 def _order(head: Head) -> tuple[float, Millis, int]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ..clock import Millis
 from ..models import ASKED, COUNTED, DONE, GATED, HELD, QUEUED, STATES, NewJob
 from .base import Held, Holder, Row, Settlement, Standing, Tx
-from .sqlite_claims import SLICE, SqliteClaims
+from .sqlite_claims import SLICE, SqliteClaims, rank
 from .statements import load
 
 SQL = load("sqlite")
@@ -84,6 +84,7 @@ class SqliteJobs(SqliteClaims):
         id = s.held.id
         if s.hold is not None:
             self.waits.set_held(tx, id, s.now, s.hold)
+            tx.execute(SQL["was_due"], (id,))
             tx.execute(SQL["park"], (id, HELD))
         elif s.due is not None and due > s.now:
             tx.execute(SQL["insert_sched"], (job.lane, job.priority, due, id, s.base))
@@ -111,15 +112,15 @@ class SqliteJobs(SqliteClaims):
         ]
         tx.executemany(SQL["insert_event"], rows)
 
-    def progress(self, tx: Tx, held: Held, now: Millis, fraction: str, message: str | None) -> bool:
+    def progress(self, tx: Tx, held: Held, now: Millis, part: str, message: str | None) -> bool:
         """Tell how far an attempt is; its last word replaces the one before."""
         if not tx.execute(SQL["holds"], (held.id, held.fence, held.holder)).fetchone():
             return False
         n, kind = tx.execute(SQL["last_event"], (held.id,)).fetchone() or (1, "enqueued")
         if kind == "progress":
-            tx.execute(SQL["change_event"], (held.id, n, now, fraction, message))
+            tx.execute(SQL["change_event"], (held.id, n, now, part, message))
         else:
-            self._write_events(tx, held, [("progress", now, fraction, message)])
+            self._write_events(tx, held, [("progress", now, part, message)])
         return True
 
     def progress_of(self, tx: Tx, job: int) -> Row | None:
@@ -178,10 +179,15 @@ class SqliteJobs(SqliteClaims):
     def running(self, tx: Tx, job: int) -> bool:
         return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
 
-    def first_of(self, tx: Tx, lane: int) -> int | None:
-        """The id of the due job of this lane that starts first."""
-        row = tx.execute(SQL["ready_keys"], (lane, 1)).fetchone()
-        return row and int(row[2])
+    def is_ready(self, tx: Tx, lane: int, priority: int, due: Millis, id: int) -> bool:
+        """Whether the moment of this job has come, whatever the clock says by now."""
+        return tx.execute(SQL["is_ready"], (lane, priority, due, id)).fetchone() is not None
+
+    def first_of(self, tx: Tx, lane: int, now: Millis, ageing: Millis | None) -> int | None:
+        """The id of the due job of this lane that starts first, by the rule of claims."""
+        keys = [head[1:4] for head in self.first(tx, [lane], 1)]
+        keys += [row[1:] for row in tx.execute(SQL["due_jobs"], (lane, now, SLICE)).fetchall()]
+        return min(keys, key=lambda k: rank(k[0], k[1], k[2], ageing))[2] if keys else None
 
     def find(
         self,

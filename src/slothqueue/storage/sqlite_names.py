@@ -40,9 +40,9 @@ class SqliteNames:
     def make_queue(self, tx: Tx, name: str, policy: Policy, now: Millis) -> int:
         return int(tx.execute(SQL["insert_queue"], (name, *policy, now)).lastrowid)
 
-    def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, detail: str) -> None:
+    def change_queue(self, tx: Tx, queue: int, policy: Policy, now: Millis, told: str) -> None:
         tx.execute(SQL["update_queue"], (queue, *policy))
-        tx.execute(SQL["record_queue_change"], (queue, now, detail))
+        tx.execute(SQL["record_queue_change"], (queue, now, told))
 
     def pause(self, tx: Tx, queue: int, since: Millis | None, who: str | None) -> None:
         """Pause a queue since then, or let it run again if that is None."""

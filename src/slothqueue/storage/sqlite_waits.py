@@ -8,9 +8,10 @@ transaction that ends it, by `ended`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from ..clock import Millis
-from ..errors import JobNotFound
+from ..errors import JobNotFound, WrongState
 from ..models import (
     ASKED,
     BLOCKED,
@@ -34,6 +35,9 @@ from .statements import load
 
 SQL = load("sqlite")
 
+Place = tuple[int, int, Millis, int]
+"""Of a job that is filed: lane, priority, due, id."""
+
 End = tuple[int, int, int]
 """A job that has ended: its id, its state, its extras."""
 
@@ -43,8 +47,11 @@ class SqliteWaits(SqliteLimits):
 
     # ---- enqueue --------------------------------------------------------------------------------
 
-    def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int:
-        """Write a job that has something special about it. Raises JobNotFound for a parent."""
+    def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis, marks: int = 0) -> int:
+        """Write a job that has something special about it. Raises JobNotFound for a parent.
+
+        `marks` are more bits of its extras.
+        """
         extra = job.extra or Extra()
         parents = self._parent_states(tx, extra.after)
         blocked = any(state == QUEUED for _, state in parents)
@@ -52,7 +59,7 @@ class SqliteWaits(SqliteLimits):
         asked = base if job.relative else None
         env = None if job.env is None else self.keep_env(tx, job.env)
         values = (job.lane, job.priority, job.due, asked, now, job.max_attempts, job.timeout)
-        more = (job.payload, parked, _extras(extra), job.key, env)
+        more = (job.payload, parked, _extras(extra) | marks, job.key, env)
         id = int(tx.execute(SQL["insert_job_with"], (*values, *more)).lastrowid)
         if extra != Extra():
             self._add_extra(tx, id, extra, now)
@@ -89,15 +96,24 @@ class SqliteWaits(SqliteLimits):
             self.cancel(tx, self._sure(tx, id), now, _parent_ended(*bad))
 
     def replace(self, tx: Tx, old: Known, job: NewJob, now: Millis, base: Millis) -> int:
-        """Write a job in the place of a queued one, for which others may wait."""
+        """Write a job in the place of a queued one, for which others may wait. Raises WrongState
+        if it would wait for those."""
+        if job.extra is not None:
+            self._refuse_circle(tx, old.id, job.extra.after)
         new = tx.execute(SQL["last_job"]).fetchone()[0] + 1
         moved = tx.execute(SQL["move_edges"], (old.id, new)).rowcount
         self.cancel(tx, old, now, f"it was replaced by job {new}")
-        id = self.add(tx, job, now, base)
+        id = self.add(tx, job, now, base, PARENT if moved else 0)
         assert id == new
-        if moved:
-            tx.execute(SQL["mark"], (id, PARENT))
         return id
+
+    def _refuse_circle(self, tx: Tx, old: int, after: tuple[int, ...]) -> None:
+        row = tx.execute(SQL["waits_for"], (json.dumps(after), old)).fetchone() if after else None
+        if row is not None:
+            raise WrongState(
+                f"job {old} cannot be replaced by one that runs after it, or after a job that "
+                "waits for it: they would wait for each other"
+            )
 
     # ---- filing ---------------------------------------------------------------------------------
 
@@ -115,28 +131,25 @@ class SqliteWaits(SqliteLimits):
         row = tx.execute(SQL["job_with_key"], (key,)).fetchone()
         return row and int(row[0])
 
-    def _file(
-        self,
-        tx: Tx,
-        id: int,
-        lane: int,
-        priority: int,
-        due: Millis,
-        base: Millis | None,
-        now: Millis,
-    ) -> None:
-        if due > now:
-            tx.execute(SQL["insert_sched"], (lane, priority, due, id, base))
+    def _file(self, tx: Tx, key: Place, base: Millis | None, now: Millis) -> None:
+        """Under ready if its moment has come; it has too if it was past when it was asked for."""
+        if key[2] > now:
+            tx.execute(SQL["insert_sched"], (*key, base))
         else:
-            tx.execute(SQL["insert_ready"], (lane, priority, due, id))
+            tx.execute(SQL["insert_ready"], key)
 
     def _unfile(self, tx: Tx, job: Known) -> None:
         """Take it from wherever it is filed; another of its concurrency key takes its place."""
         key = (job.lane, job.priority, job.due, job.id)
-        if job.parked & GATED_OUT:
+        was_due = bool(job.parked & GATED_OUT)
+        if was_due:
             tx.execute(SQL["drop_gated"], (job.gate, *key))
-        elif not job.parked and not tx.execute(SQL["unready"], key).rowcount:
-            tx.execute(SQL["unsched"], key)
+        elif not job.parked:
+            was_due = bool(tx.execute(SQL["unready"], key).rowcount)
+            if not was_due:
+                tx.execute(SQL["unsched"], key)
+        if was_due and job.due > job.asked:
+            tx.execute(SQL["was_due"], (job.id,))
         if job.gate is not None and not job.parked:
             self.admit(tx, job.gate)
 
@@ -144,7 +157,8 @@ class SqliteWaits(SqliteLimits):
         """Have it wait for these reasons; for none, it is filed."""
         tx.execute(SQL["park"], (job.id, parked))
         if not parked:
-            self._file(tx, job.id, job.lane, job.priority, job.due, job.base, now)
+            place = (job.lane, job.priority, job.due, job.id)
+            self._file(tx, place, job.base, max(now, job.asked))
 
     # ---- hold, cancel, revive -------------------------------------------------------------------
 
@@ -178,19 +192,36 @@ class SqliteWaits(SqliteLimits):
         tx.execute(SQL["end_queued"], (job.id, CANCELLED, now, reason))
         self.note(tx, job.id, "cancelled", now, reason)
 
-    def revive(self, tx: Tx, job: Known, now: Millis, who: str) -> None:
-        """Put an ended job back, with as many attempts as it had at first."""
-        budget = (
-            job.queue_max_attempts if job.max_attempts is None else job.max_attempts - job.spent
-        )
-        self._with_extra(tx, job.id)
-        tx.execute(SQL["set_spent"], (job.id, job.attempts))
+    def revive(self, tx: Tx, jobs: Sequence[Known], now: Millis, who: str) -> None:
+        """Put ended jobs back, with as many attempts as they had at first.
+
+        All of them live again before any is filed, because some may wait for others.
+        """
+        for job in jobs:
+            budget = (
+                job.queue_max_attempts if job.max_attempts is None else job.max_attempts - job.spent
+            )
+            self._with_extra(tx, job.id)
+            tx.execute(SQL["set_spent"], (job.id, job.attempts))
+            tx.execute(SQL["revive_job"], (job.id, now, job.attempts + max(budget, 1)))
+            self.note(tx, job.id, "revived", now, who)
+        for job in jobs:
+            self._file_revived(tx, job._replace(parked=0, due=now, base=None), now)
+
+    def _file_revived(self, tx: Tx, job: Known, now: Millis) -> None:
         tx.execute(SQL["wait_again"], (job.id,))
-        parked = BLOCKED * (tx.execute(SQL["still_waits"], (job.id,)).fetchone() is not None)
-        tx.execute(SQL["revive_job"], (job.id, now, job.attempts + budget, parked))
-        if not parked:
-            self._file(tx, job.id, job.lane, job.priority, now, None, now)
-        self.note(tx, job.id, "revived", now, who)
+        waits = tx.execute(SQL["still_waits"], (job.id,)).fetchone() is not None
+        self._park(tx, job, BLOCKED if waits else 0, now)
+        if job.expires is not None:
+            self._expire_again(tx, job.id, job.expires, now)
+
+    def _expire_again(self, tx: Tx, id: int, expires: Millis, now: Millis) -> None:
+        """Whoever puts back what has expired wants it to run; before that it expires as asked."""
+        if expires <= now:
+            tx.execute(SQL["rebase_expiry"], (id, None, None))
+            return
+        tx.execute(SQL["insert_expiry"], (expires, id))
+        tx.execute(SQL["mark"], (id, EXPIRES))
 
     # ---- change ---------------------------------------------------------------------------------
 
@@ -202,11 +233,14 @@ class SqliteWaits(SqliteLimits):
         queued = job.state == QUEUED
         if queued:
             self._unfile(tx, job)
+            if edit.due == job.due:  # and has come, perhaps
+                kept = self.editable(tx, job.id)
+                edit = edit._replace(base=kept.base, asked=kept.asked)
         parked = job.parked & ~GATED_OUT
         values = (job.id, *edit[:-1], parked, edit.asked)
         tx.execute(SQL["edit_job"], values)
         if queued and not parked:
-            self._file(tx, job.id, edit.lane, edit.priority, edit.due, edit.base, now)
+            self._file(tx, (*edit[:3], job.id), edit.base, max(now, edit.asked))
         self.note(tx, job.id, "edited", now, who, what)
 
     # ---- what follows from an end ---------------------------------------------------------------
@@ -241,11 +275,11 @@ class SqliteWaits(SqliteLimits):
             self._cancel_one(tx, self._sure(tx, id), now, _parent_ended(parent, state))
         free = tx.execute(SQL["free_children"], (parent,)).fetchall()
         tx.execute(SQL["end_edges"], (parent,))
-        for id, parked, lane, priority, due, base in free:
+        for id, parked, lane, priority, due, base, asked in free:
             parked &= ~BLOCKED
             tx.execute(SQL["park"], (id, parked))
             if not parked:
-                self._file(tx, id, lane, priority, due, base, now)
+                self._file(tx, (lane, priority, due, id), base, max(now, asked))
         return [(id, CANCELLED, extras) for id, extras in doomed]
 
     def gone_parents(self, tx: Tx, limit: int) -> list[int]:
@@ -285,7 +319,8 @@ class SqliteWaits(SqliteLimits):
         """Cancel jobs that have not started in time; how many there were."""
         ids = [row[0] for row in tx.execute(SQL["expired"], (now, limit)).fetchall()]
         for id in ids:
-            self.expire_one(tx, id, now)
+            if self._sure(tx, id).state == QUEUED:  # else it went with a parent, just now
+                self.expire_one(tx, id, now)
         return len(ids)
 
     def expire_one(self, tx: Tx, id: int, now: Millis) -> None:
@@ -329,6 +364,9 @@ class SqliteWaits(SqliteLimits):
             tx.execute(SQL["drop_expiry"], (at, job))
             tx.execute(SQL["insert_expiry"], (sooner, job))
             tx.execute(SQL["rebase_expiry"], (job, sooner, base))
+        for job, due, old, asked in tx.execute(SQL["parked_behind"], (base, wall)).fetchall():
+            later = min(due + min(base - old, 0), wall + due - asked)
+            tx.execute(SQL["rebase_job"], (job, later, base, later - (due - asked)))
         tx.execute(SQL["future_starts"], (wall,))
 
     def note(

@@ -219,6 +219,9 @@ select 1 from _sloth_running where id = ?1
 select r.id from _sloth_running r join _sloth_lane l on l.id = r.lane
 where (?1 is null or l.queue = ?1) order by r.claimed, r.id limit ?2
 
+-- name: is_ready
+select 1 from _sloth_ready where lane = ?1 and priority = ?2 and due = ?3 and id = ?4
+
 -- name: ready_keys
 select priority, due, id from _sloth_ready where lane = ?1 order by priority, due, id limit ?2
 

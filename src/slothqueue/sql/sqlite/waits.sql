@@ -22,7 +22,7 @@ select j.id, j.lane, j.priority, j.due, j.base,
        case when r.id is null then j.state else 1 end,
        j.attempts, j.parked, j.extras, j.unique_key, j.max_attempts, q.max_attempts,
        x.expires, x.on_interrupt, x.after_failed, x.takes, x.gate, x.gate_limit, x.held, x.held_by,
-       coalesce(x.spent, 0)
+       coalesce(x.spent, 0), j.finished
 from _sloth_job j
 join _sloth_lane l on l.id = j.lane
 join _sloth_queue q on q.id = l.queue
@@ -32,6 +32,17 @@ where j.id = ?1
 
 -- name: park
 update _sloth_job set parked = ?2 where id = ?1
+
+-- name: was_due
+-- Its moment has come, and it does not go again when the clock is set back.
+update _sloth_job set finished = max(finished, due), base = null where id = ?1
+
+-- name: parked_behind
+-- scan: the clock was set back or the machine restarted, which is rare
+-- As sched_behind, for jobs that are held or wait for others.
+select id, due, base, finished from _sloth_job
+where parked between 1 and 3 and parked > 0 and state = 0 and due > finished and base is not null
+  and (base > ?1 or finished > ?2)
 
 -- name: mark
 update _sloth_job set extras = extras | ?2 where id = ?1
@@ -51,7 +62,7 @@ update _sloth_job set state = ?2, finished = ?3, parked = 0, message = ?4 where 
 
 -- name: revive_job
 update _sloth_job
-set state = 0, due = ?2, base = null, finished = ?2, max_attempts = ?3, parked = ?4, message = null
+set state = 0, due = ?2, base = null, finished = ?2, max_attempts = ?3, message = null
 where id = ?1
 
 -- name: edit_job
@@ -86,6 +97,16 @@ select e.value, j.state from json_each(?1) e left join _sloth_job j on j.id = e.
 update _sloth_job set extras = extras | 2
 where id in (select value from json_each(?1)) and extras & 2 = 0
 
+-- name: waits_for
+-- scan: those that the caller names, and whom they wait for
+-- Whether one of these jobs is that job, or waits for it.
+with recursive up (id) as (
+    select value from json_each(?1)
+    union
+    select e.parent from up join _sloth_edge e on e.child = up.id where e.ended = 0
+)
+select 1 from up where id = ?2
+
 -- name: insert_edge
 insert into _sloth_edge (child, n, parent, ended) values (?1, ?2, ?3, ?4)
 
@@ -107,13 +128,13 @@ select 1 from _sloth_edge where child = ?1 and ended = 0 limit 1
 
 -- name: doomed_children
 -- Those that are to be cancelled with their parent.
-select j.id, j.extras
+select distinct j.id, j.extras
 from _sloth_edge e join _sloth_job j on j.id = e.child join _sloth_extra x on x.job = j.id
 where e.parent = ?1 and e.ended = 0 and j.state = 0 and x.after_failed = 0
 
 -- name: free_children
 -- Those that waited for this one and wait for no other any more; to be asked before its edges end.
-select distinct j.id, j.parked, j.lane, j.priority, j.due, j.base
+select distinct j.id, j.parked, j.lane, j.priority, j.due, j.base, j.finished
 from _sloth_edge e join _sloth_job j on j.id = e.child
 where e.parent = ?1 and j.state = 0 and j.parked & 2 > 0
   and not exists (
@@ -133,10 +154,10 @@ from _sloth_edge e left join _sloth_job p on p.id = e.parent where e.child = ?1 
 select e.parent, p.state, r.id
 from _sloth_edge e left join _sloth_job p on p.id = e.parent
 left join _sloth_running r on r.id = e.parent
-where e.child = ?1 and e.ended = 0 order by e.n limit ?2
+where e.child = ?1 and e.ended = 0 group by e.parent order by min(e.n) limit ?2
 
 -- name: count_pending_parents
-select count(*) from _sloth_edge where child = ?1 and ended = 0
+select count(distinct parent) from _sloth_edge where child = ?1 and ended = 0
 
 -- name: gone_parents
 -- scan: empty, but for parents that somebody deleted just now
@@ -190,6 +211,12 @@ insert into _sloth_start (queue, at, job, fence) values (?1, ?2, ?3, ?4) on conf
 
 -- name: drop_starts
 delete from _sloth_start where queue = ?1 and at <= ?2
+
+-- name: starts_ahead
+-- scan: a row per queue
+-- Whether there is a start later than this: the clock was set back since.
+select 1 from _sloth_queue q
+where q.rate is not null and exists (select 1 from _sloth_start s where s.queue = q.id and s.at > ?1)
 
 -- name: future_starts
 update or replace _sloth_start set at = ?1 where at > ?1
