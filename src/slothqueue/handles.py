@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import JobCancelled, JobFailed
-from .models import BLOCKED, COMMAND, ENDED, HELD, ON_INTERRUPT, STATES, TASK, Ending, Event
+from .models import BLOCKED, COMMAND, ENDED, HELD, KINDS, ON_INTERRUPT, STATES, TASK, Ending, Event
 from .options import UNSET, bare_key, edit_of
 from .storage.base import Claimed, Held, Row
 from .timing import Duration, Moment, as_datetime, millis
@@ -40,7 +40,7 @@ class Job:
     @property
     def kind(self) -> str:
         """What it is made of: `payload`, `command` or `task`."""
-        return ("payload", "command", "task")[self._row[2]]
+        return KINDS[self._row[2]]
 
     @property
     def task(self) -> str | None:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..crew import Working
 from . import berth, facts
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
 from .needs import Stuck, crew, stuck
@@ -87,7 +88,7 @@ def _total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
 def _as_facts(
     session: Session,
     counts: dict[str, dict[str, int]],
-    alive: list[facts.Working],
+    alive: list[Working],
     running: list[tuple[Job, Life]],
 ) -> None:
     store = session.store().store
@@ -102,11 +103,11 @@ def _as_facts(
         session.tell({"type": "job"} | facts.job_facts(job) | life_facts(life))
 
 
-def _is_in_background(one: facts.Working, there: tuple[int, int] | None) -> bool:
+def _is_in_background(one: Working, there: tuple[int, int] | None) -> bool:
     return (one.holder.pid, one.holder.started) == there
 
 
-def _worker_facts(one: facts.Working) -> dict[str, Any]:
+def _worker_facts(one: Working) -> dict[str, Any]:
     from ..timing import as_datetime
 
     return {
@@ -138,7 +139,7 @@ def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
     return session.screen.table(head, rows, right=range(1, 7), colors=tints)
 
 
-def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+def _workers(session: Session, alive: list[Working], waiting: list[Stuck]) -> list[str]:
     told = [session.screen.paint(safe(line), "yellow") for line in _stuck(session, alive, waiting)]
     if not alive:
         return told or [f"No worker is running. Start one: {session.command('worker')}"]
@@ -148,7 +149,7 @@ def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck])
     return [*session.screen.table(head, rows), *([""] if told else []), *told]
 
 
-def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+def _stuck(session: Session, alive: list[Working], waiting: list[Stuck]) -> list[str]:
     """Who is missing. Without any worker, the commands need no line of their own."""
     lines = [each.told(session) for each in waiting if alive or each.what != "command"]
     if alive or not waiting:
@@ -157,7 +158,7 @@ def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -
     return [f"No worker is running.{start}", *lines]
 
 
-def _worker_row(one: facts.Working, now: Any, *, background: bool) -> list[str]:
+def _worker_row(one: Working, now: Any, *, background: bool) -> list[str]:
     from ..timing import as_datetime
 
     queues = "all" if one.queues is None else ", ".join(one.queues)
