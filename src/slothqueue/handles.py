@@ -24,10 +24,11 @@ class Job:
     that were spent, a running one included.
     """
 
-    __slots__ = ("_jobs", "_row")
+    __slots__ = ("_existed", "_jobs", "_row")
 
     def __init__(self, row: Row, jobs: Jobs) -> None:
         self._row, self._jobs = row, jobs
+        self._existed = False
 
     @property
     def id(self) -> int:
@@ -135,6 +136,11 @@ class Job:
     def unique(self) -> str | None:
         """Its unique key, as it was given."""
         return bare_key(self._row[19])
+
+    @property
+    def existed(self) -> bool:
+        """Whether `enqueue` found it by its key and wrote no other."""
+        return self._existed
 
     @property
     def expires_at(self) -> dt.datetime | None:

@@ -18,12 +18,16 @@ class SqlitePruning:
         rows = tx.execute(SQL["ended_after"], (id, limit)).fetchall()
         return [EndedJob(*row) for row in rows]
 
+    def highest(self, tx: Tx) -> int:
+        """The highest id that was ever given."""
+        return int(tx.execute(SQL["last_job"]).fetchone()[0])
+
     def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]:
         """Delete those that have ended and that nobody waits for; returns their ids.
 
         The highest id stays, for ids are never given again.
         """
-        highest = tx.execute(SQL["last_job"]).fetchone()[0]
+        highest = self.highest(tx)
         return [id for id in ids if id < highest and self._delete(tx, id)]
 
     def _delete(self, tx: Tx, id: int) -> bool:
