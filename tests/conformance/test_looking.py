@@ -46,3 +46,18 @@ def test_who_meets_the_job_with_the_key_is_told(sloth: Sloth):
     replaced = queue.enqueue(3, unique="k", on_conflict="replace")
     assert not replaced.existed
     assert replaced.id != first.id
+
+
+def test_a_dry_run_of_pruning_counts_what_would_go(sloth: Sloth):
+    queue = sloth.queue("q")
+    jobs = [queue.enqueue(n) for n in range(3)]
+    for job in jobs:
+        job.cancel()
+    waiting = queue.enqueue(4)
+    after = queue.enqueue(5, after=[waiting])
+    assert [total for total, _ in sloth.pruned(0, dry=True)] == [3]
+    waiting.cancel()  # and the newest with it, which stays
+    assert after.refresh().state == "cancelled"
+    assert [total for total, _ in sloth.pruned(0, dry=True)] == [4]
+    assert sloth.prune(0) == 4
+    assert sloth.job(after.id).state == "cancelled"

@@ -22,18 +22,17 @@ class SqlitePruning:
         """The highest id that was ever given."""
         return int(tx.execute(SQL["last_job"]).fetchone()[0])
 
-    def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]:
-        """Delete those that have ended and that nobody waits for; returns their ids.
-
-        The highest id stays, for ids are never given again.
-        """
+    def free(self, tx: Tx, ids: Iterable[int]) -> list[int]:
+        """Those of these that nobody waits for. The highest id stays: none is ever given again."""
         highest = self.highest(tx)
-        return [id for id in ids if id < highest and self._delete(tx, id)]
+        return [id for id in ids if id < highest and not self._is_awaited(tx, id)]
 
-    def _delete(self, tx: Tx, id: int) -> bool:
-        if tx.execute(SQL["is_awaited"], (id,)).fetchone():
-            return False
-        return bool(tx.execute(SQL["delete_ended"], (id,)).rowcount)
+    def _is_awaited(self, tx: Tx, id: int) -> bool:
+        return tx.execute(SQL["is_awaited"], (id,)).fetchone() is not None
+
+    def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]:
+        """Delete those that are free and have ended; returns their ids."""
+        return [id for id in self.free(tx, ids) if tx.execute(SQL["delete_ended"], (id,)).rowcount]
 
     def tidy(self, tx: Tx) -> None:
         """Drop what no job needs any more."""
