@@ -112,7 +112,7 @@ class Control:
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state not in (FAILED, CANCELLED):
-                raise WrongState(_not(job, "only a failed or cancelled job can be"))
+                raise WrongState(_not(job, "only a failed or cancelled job can be put back"))
             self._revive(tx, job, now)
             if children:
                 self._revive_children(tx, [job.id], now)
