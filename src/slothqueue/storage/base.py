@@ -367,8 +367,7 @@ class Store(Protocol):
 
         `durable` says whether the commit must survive a power cut before this returns, `tell`
         whether others are woken by it, `single` that work is one statement, a transaction by
-        itself; `lazy` that it reads first and may find nothing to write: then no lock is taken, and
-        work may be called twice.
+        itself; `lazy` that it may find nothing to write, so no lock, and may be called twice.
         """
         ...
 
