@@ -211,6 +211,48 @@ def test_a_payload_is_ended_by_whoever_claimed_it(sloth: Cli):
         other.communicate(b"\n")
 
 
+FUNCTION = """
+import os, time
+from slothqueue import Sloth, current_job
+
+queue = Sloth("work.db")
+
+@queue.task()
+def f():
+    open("on", "w").close()
+    while not (current_job().stopping and os.path.exists("go")):
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("process", "it was told to end, and is ended after 10s"),
+        ("thread", "it was told to end; in a thread it goes on until it looks"),
+    ],
+)
+def test_a_function_is_told(sloth: Cli, pool: str, said: str):
+    (sloth.folder / "g.py").write_text(FUNCTION)
+    python(sloth, "import g; g.f.enqueue(); g.queue.close()")
+    with sloth.worker("--app", "g:queue", "--pool", pool):
+        until((sloth.folder / "on").exists, "the function runs")
+        assert sloth("cancel", "1").text == f"job 1 is running: {said}\n"
+        (sloth.folder / "go").touch()
+        assert sloth("wait", "1").text.startswith("job 1 done")  # it was told, and came to its end
+    assert sloth("cancel", "1").text.startswith("job 1 is done already")
+
+
+def test_a_command_whose_worker_is_gone_is_ended_by_whoever_is_there(sloth: Cli):
+    with sloth.worker() as worker:
+        running(sloth, WAITING)
+        worker.kill()
+        worker.wait()
+        done = sloth("cancel", "1", "--wait")
+        assert done.text.splitlines()[1].startswith("job 1 cancelled")
+    assert sloth.job(1)["state"] == "cancelled"
+
+
 def test_interrupting_the_wait_of_cancel_gives_130(sloth: Cli):
     with sloth.worker():
         running(sloth, STUBBORN)

@@ -10,7 +10,7 @@ from ..timing import millis, spoken
 from .editing import edit_in_editor
 from .family import count, stayed, went_along
 from .many import Failed, all_of, each, ids_option, tell
-from .needs import say_if_stuck
+from .needs import crew, say_if_stuck
 from .parsing import Parser, Usage, duration
 from .session import NoStoreYet, Session
 
@@ -78,15 +78,22 @@ def _cancelled(sloth: Sloth, before: Job, after: Job, grace: int, *, asked: bool
         along = len(went_along(sloth, after, just_now=True))
         return f"{name} cancelled" + (f", and {count(along)} that waited for it" if along else "")
     if after.ended:
-        return f"{name} is {after.state}: it ended just before"
-    return f"{name} is running: {_told_to_end(after, grace, asked=asked)}"
+        return f"{name} is {after.state}: it ended by itself meanwhile"
+    return f"{name} is running: {_told_to_end(sloth, after, grace, asked=asked)}"
 
 
-def _told_to_end(job: Job, grace: int, *, asked: bool) -> str:
+def _told_to_end(sloth: Sloth, job: Job, grace: int, *, asked: bool) -> str:
     if job.kind == "payload":
         return "whoever claimed it by hand is told, and ends it"
-    again = "it had been told to end already, and" if asked else "it was told to end, and"
-    return f"{again} is ended " + (f"after {spoken(grace)}" if grace else "now")
+    told = "it had been told to end already" if asked else "it was told to end"
+    if job.kind == "task" and _in_thread(sloth, job):
+        return f"{told}; in a thread it goes on until it looks"
+    return f"{told}, and is ended " + (f"after {spoken(grace)}" if grace else "now")
+
+
+def _in_thread(sloth: Sloth, job: Job) -> bool:
+    """Whether nobody but itself can end this function."""
+    return any(one.label == job.worker and one.pool == "thread" for one in crew(sloth).workers)
 
 
 def _wait(session: Session, jobs: list[Job]) -> None:
