@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..client import Sloth
     from ..handles import Job
 
-BATCH = 500
+BATCH = 100_000
 
 # ---- cancel -------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def retry_command(session: Session, options: Any) -> int:
         code = _retry_all(session, options.queue, retry)
     else:
         code = each(session, options.ids, retry)
-    any(say_if_stuck(session, job, "nothing happens until you start one") for job in back)
+    _say_if_stuck(session, back)
     return code
 
 
@@ -186,7 +186,7 @@ def _waits_already(job: Job) -> str:
 
 
 def _retry_all(session: Session, queue: str | None, retry: Any) -> int:
-    """All that have failed when this begins; those that cannot be put back stay what they are."""
+    """All that have failed, the oldest first; those that cannot be put back stay what they are."""
     from .looking import check_queue
 
     try:
@@ -202,10 +202,16 @@ def _retry_all(session: Session, queue: str | None, retry: Any) -> int:
         if not jobs:
             break
         seen.update(job.id for job in jobs)
-        code = max(code, all_of(session, jobs, retry))
+        code = max(code, all_of(session, reversed(jobs), retry))
     if not seen:
         session.note("no job has failed" + ("" if queue is None else f" in queue {queue!r}"))
     return code
+
+
+def _say_if_stuck(session: Session, jobs: list[Job]) -> None:
+    """Tell if nobody is there for one of these; those of a kind are asked for once."""
+    kinds = {(job.queue, job.kind, job.task): job for job in jobs if not job.blocked}
+    any(say_if_stuck(session, job, "nothing happens until you start one") for job in kinds.values())
 
 
 # ---- hold ---------------------------------------------------------------------------------------
@@ -254,5 +260,5 @@ def unhold_command(session: Session, options: Any) -> int:
         return after, f"job {job.id} " + ("is free to run" if job.held else "was not held")
 
     code = each(session, options.ids, unhold)
-    any(say_if_stuck(session, job, "nothing happens until you start one") for job in free)
+    _say_if_stuck(session, free)
     return code
