@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -212,10 +213,20 @@ def test_nothing_is_pruned_where_there_is_nothing(sloth: Cli):
     assert not sloth.db.exists()
 
 
+IMPATIENT = """
+import sys
+from slothqueue.cli import main, progress
+progress.SOON = -1
+sys.exit(main())
+"""
+
+
 def test_a_bar_shows_on_a_terminal_and_is_gone_at_the_end(ended: Cli):
+    ended.python = (sys.executable, "-c", IMPATIENT)
     with Terminal(ended, "prune", "--older-than", "0") as terminal:
         assert terminal.finish() == 0
-        assert "deleting [########################] 100%  4" in terminal.seen
-        last = terminal.seen.splitlines()[-1].rpartition("\r")[2]
+        assert "deleting [####################] 100%" in terminal.seen
+        last = terminal.seen.splitlines()[-1].rpartition("\x1b[K")[2]
         assert last == "4 jobs deleted"
-    assert "[#" not in ended("prune", "--older-than", "0").err
+    ended.add("--", "true")
+    assert "100%" not in ended("prune", "--older-than", "0").err

@@ -1,35 +1,56 @@
-"""A bar on the terminal for what takes long, on stderr, gone when it is over."""
+"""A line that tells how far long work is: on a terminal only, and gone at its end."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+from ..clock import Clock, SystemClock
 from .screen import Screen
 
-CELLS = 24
+SOON, BETWEEN = 400, 100
+"""Milliseconds before the line appears, and between two changes of it."""
+
+BAR = 20
+_CLEAR = "\r\x1b[K"
 
 
-class Bar:
-    """Draws itself when told how far things are; draws nothing where nobody would see it."""
+class Progress:
+    """How much of `total` is done, as a line on stderr. To be used in a `with` statement."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._screen, self._drawn = what, Screen(sys.stderr), ""
+    def __init__(
+        self, total: int, what: str, *, stream: Any = None, clock: Clock | None = None
+    ) -> None:
+        self._total, self._what, self._done = total, what, 0
+        self._stream = sys.stderr if stream is None else stream
+        self._wanted = Screen(self._stream).terminal and total > 0
+        self._now = (clock or SystemClock()).awake
+        self._next = self._now() + SOON
+        self._shown = False
 
-    def show(self, fraction: float, said: str) -> None:
-        """So much is done, from 0 to 1; and a few words."""
-        full = round(CELLS * min(max(fraction, 0.0), 1.0))
-        line = f"{self._what} [{'#' * full}{' ' * (CELLS - full)}] {fraction:4.0%}  {said}"
-        self._write(line)
+    def advance(self, by: int) -> None:
+        """So much more is done."""
+        self._done += by
+        if self._wanted and self._now() >= self._next:
+            self._next = self._now() + BETWEEN
+            self._show()
 
-    def end(self) -> None:
-        """Leave the line empty."""
-        if self._drawn:
-            self._write("")
+    def hide(self) -> None:
+        """Take the line away, for others to write; it comes back as the work goes on."""
+        if self._shown:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+            self._shown = False
 
-    def _write(self, line: str) -> None:
-        if not self._screen.terminal or line == self._drawn:
-            return
-        line = line[: (self._screen.width or 80) - 1]
-        sys.stderr.write("\r" + line.ljust(len(self._drawn)) + ("" if line else "\r"))
-        sys.stderr.flush()
-        self._drawn = line
+    def _show(self) -> None:
+        part = min(self._done / self._total, 1.0)
+        bar = "#" * int(BAR * part)
+        self._stream.write(f"{_CLEAR}{self._what} [{bar:.<{BAR}}] {part:.0%}")
+        self._stream.flush()
+        self._shown = True
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.hide()

@@ -8,7 +8,7 @@ from ..models import ENDED, STATES
 from .family import count
 from .looking import check_queue
 from .parsing import Parser, Usage, duration
-from .progress import Bar
+from .progress import Progress
 from .session import NoStoreYet, Session
 
 if TYPE_CHECKING:
@@ -64,14 +64,13 @@ def prune_command(session: Session, options: Any) -> int:
 def _prune(sloth: Sloth, options: Any) -> int:
     """Step by step; how many jobs it was."""
     highest = max(sloth.store.read(sloth.store.pruning.highest), 1)
-    bar = Bar("looking" if options.dry_run else "deleting")
-    total = 0
+    total = seen = 0
     steps = sloth.pruned(
         options.older_than, states=options.state, queue=options.queue, dry=options.dry_run
     )
-    try:
-        for total, at in steps:
-            bar.show(at / highest if at else 1.0, f"{total:,}")
-    finally:
-        bar.end()
+    with Progress(highest, "looking" if options.dry_run else "deleting") as progress:
+        for so_far, at in steps:
+            total = so_far
+            progress.advance((at or highest) - seen)
+            seen = at
     return total
