@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..control import GRACE
 from ..errors import WrongState
 from ..timing import millis, spoken
+from .background import ensure_worker, start_option
 from .editing import edit_in_editor
 from .family import count, stayed, went_along
 from .many import Failed, all_of, each, ids_option, tell
@@ -116,8 +117,9 @@ def retry_options(parser: Parser) -> None:
     parser.option("-q", "--queue", metavar="QUEUE", help="of these, only those of this queue")
     parser.flag("--children", help="also those that were cancelled with it")
     parser.flag("--edit", help="change the command first, in an editor")
+    start_option(parser)
     parser.describe(
-        "{ID... | --all-failed [-q QUEUE]} [--children] [--edit]",
+        "{ID... | --all-failed [-q QUEUE]} [--children] [--edit]\n                   [--no-start]",
         "Puts jobs back that have failed or were cancelled, with as many attempts as they\n"
         "had at first. Their history goes on. With --edit the command is opened first in\n"
         "$VISUAL or $EDITOR; if it comes back empty, the job stays what it is.",
@@ -146,7 +148,7 @@ def retry_command(session: Session, options: Any) -> int:
         code = _retry_all(session, options.queue, retry)
     else:
         code = each(session, options.ids, retry)
-    _say_if_stuck(session, back)
+    _see_to(session, back)
     return code
 
 
@@ -208,10 +210,17 @@ def _retry_all(session: Session, queue: str | None, retry: Any) -> int:
     return code
 
 
-def _say_if_stuck(session: Session, jobs: list[Job]) -> None:
-    """Tell if nobody is there for one of these; those of a kind are asked for once."""
-    kinds = {(job.queue, job.kind, job.task): job for job in jobs if not job.blocked}
-    any(say_if_stuck(session, job, "nothing happens until you start one") for job in kinds.values())
+def _see_to(session: Session, jobs: list[Job]) -> None:
+    """Start a worker if nobody is there for these, or tell; those of a kind are asked for once."""
+    kinds = {(job.queue, job.kind, job.task): job for job in jobs if job.state == "queued"}
+    any(_lacks_worker(session, job) for job in kinds.values())
+
+
+def _lacks_worker(session: Session, job: Job) -> bool:
+    so = "nothing happens until you start one"
+    if job.kind == "command":
+        return not ensure_worker(session, queue=job.queue, so=so)
+    return say_if_stuck(session, job, so)
 
 
 # ---- hold ---------------------------------------------------------------------------------------
@@ -241,8 +250,9 @@ def hold_command(session: Session, options: Any) -> int:
 
 def unhold_options(parser: Parser) -> None:
     ids_option(parser)
+    start_option(parser)
     parser.describe(
-        "ID...",
+        "ID... [--no-start]",
         "Lets held jobs run again, when it is their turn.",
         """
 sloth unhold 5
@@ -260,5 +270,5 @@ def unhold_command(session: Session, options: Any) -> int:
         return after, f"job {job.id} " + ("is free to run" if job.held else "was not held")
 
     code = each(session, options.ids, unhold)
-    _say_if_stuck(session, free)
+    _see_to(session, free)
     return code

@@ -93,8 +93,8 @@ class Waiting:
 
 
 def say_if_kept(session: Session, job: Job, *, asked: bool = False) -> bool:
-    """Tell on stderr what keeps a queued job whoever is there: a pause, and, unless that was just
-    asked for, a hold or its parents."""
+    """Tell on stderr what keeps a queued job: a pause, and, unless that was just asked for, a hold
+    or its parents. Whether a worker would not help: parents have to be run, too."""
     if job.state == "cancelled":
         session.note(f"job {job.id} is cancelled: {job.message}")
         return True
@@ -103,7 +103,7 @@ def say_if_kept(session: Session, job: Job, *, asked: bool = False) -> bool:
     if job.held or job.blocked:
         if not asked:
             session.note(sentence(session, job))
-        return True
+        return job.held
     if not session.store().queue(job.queue).paused:
         return False
     start = session.command(f"resume {quoted(job.queue)}")
