@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 USAGE = f"""\
 [-q QUEUE] [--in T | --at TIME] [--priority N] [--retries N]
                  {CONDITIONS}
-                 [--hold] [--timeout T] [--cwd DIR] [--shell] [--no-start] -- CMD..."""
+                 [--hold] [--timeout T] [--cwd DIR] [--shell] [--no-start]
+                 -- CMD..."""
 
 
 def job_options(parser: Parser) -> None:
