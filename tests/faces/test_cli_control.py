@@ -376,6 +376,17 @@ def test_input_is_left_for_the_worker_of_a_command(sloth: Cli):
     assert "job 1 is done, so nobody would read that" in sloth.refused("send", "1", "x", code=5)
 
 
+def test_what_is_sent_reaches_the_command(sloth: Cli):
+    put = "from slothqueue import Sloth; Sloth('work.db').queue().enqueue_command"
+    python(sloth, f"{put}(['cat'], stdin=True)")
+    with sloth.worker():
+        until(lambda: sloth.job(1)["state"] == "running", "the job is running")
+        sloth("send", "1", "hello")
+        sloth("send", "1", "--no-newline", "--eof", "you")
+        sloth("wait", "1")
+    assert sloth("log", "1").out == b"hello\nyou"
+
+
 def test_what_has_no_input_is_sent_nothing(sloth: Cli):
     sloth.add("--", "true")
     assert "was added without an input" in sloth.refused("send", "1", "x", code=5)
