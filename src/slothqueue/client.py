@@ -16,7 +16,7 @@ from .groups import Group
 from .handles import Job
 from .jobs import Jobs
 from .lanes import Lanes
-from .models import ENDED, STATES
+from .models import COUNTED, ENDED
 from .options import UNSET as _UNSET
 from .options import parents, policy_change
 from .presence import Presence
@@ -133,10 +133,14 @@ class Sloth:
     def jobs(
         self, *, state: str | None = None, queue: str | None = None, limit: int = 100
     ) -> list[Job]:
-        """Running jobs first, then waiting ones in start order, then ended ones, latest first."""
+        """Running jobs first, then waiting ones in start order, then ended ones, latest first.
+
+        `state` is one of theirs, or says of queued ones what they wait for: `scheduled`, `blocked`
+        or `held`.
+        """
         refuse_while_loading()
-        if state is not None and state not in STATES:
-            raise ValueError(f"state is one of {', '.join(STATES)}, not {state!r}")
+        if state is not None and state not in COUNTED:
+            raise ValueError(f"state is one of {', '.join(COUNTED)}, not {state!r}")
         return self.verbs.find(queue, state, limit)
 
     def group(self, jobs: Iterable[Job | int], then: Any = None) -> Group:

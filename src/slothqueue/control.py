@@ -114,7 +114,7 @@ class Control:
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state not in (FAILED, CANCELLED):
-                raise WrongState(_not(job, "only a failed or cancelled job can be"))
+                raise WrongState(_not(job, "only a failed or cancelled job can be put back"))
             family = [job, *(self._descendants(tx, job) if children else ())]
             self._refuse_taken(tx, family)
             self.store.waits.revive(tx, family, now, whoever())

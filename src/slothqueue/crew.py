@@ -12,8 +12,6 @@ from .models import COMMAND, PAYLOAD, TASK
 from .presence import Presence
 from .storage.base import Holder, Store
 
-BY_HAND = "a program that claims it by hand"
-
 
 class Working:
     """A worker that is alive, with what it tells of itself."""
@@ -65,6 +63,10 @@ class Need(NamedTuple):
     start: str | None
 
 
+BY_HAND = Need("a program that claims it by hand", "nobody claims it by hand", None)
+"""What a payload waits for."""
+
+
 def crew(store: Store, presence: Presence, live: str, *, others: bool = False) -> Crew:
     """The living; with `others` without ourselves. A row that a worker left does not count."""
     place, me = presence.place, presence.id_if_any if others else None
@@ -83,7 +85,7 @@ def crew(store: Store, presence: Presence, live: str, *, others: bool = False) -
 def need(crew: Crew, queue: str, kind: int, task: str | None) -> Need | None:
     """What a job of this queue waits for; None if somebody who takes it is there."""
     if kind == PAYLOAD:
-        return None if crew.by_hand else Need(BY_HAND, "nobody claims it by hand", None)
+        return None if crew.by_hand else BY_HAND
     return need_of(crew.servers, queue, task if kind == TASK else None)
 
 

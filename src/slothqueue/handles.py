@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import JobCancelled, JobFailed
-from .models import BLOCKED, COMMAND, ENDED, HELD, ON_INTERRUPT, STATES, TASK, Ending, Event
+from .models import BLOCKED, COMMAND, ENDED, HELD, KINDS, ON_INTERRUPT, STATES, TASK, Ending, Event
 from .options import UNSET, bare_key, edit_of
 from .storage.base import Claimed, Held, Row
 from .timing import Duration, Moment, as_datetime, millis
@@ -24,10 +24,11 @@ class Job:
     that were spent, a running one included.
     """
 
-    __slots__ = ("_jobs", "_row")
+    __slots__ = ("_existed", "_jobs", "_row")
 
     def __init__(self, row: Row, jobs: Jobs) -> None:
         self._row, self._jobs = row, jobs
+        self._existed = False
 
     @property
     def id(self) -> int:
@@ -40,7 +41,7 @@ class Job:
     @property
     def kind(self) -> str:
         """What it is made of: `payload`, `command` or `task`."""
-        return ("payload", "command", "task")[self._row[2]]
+        return KINDS[self._row[2]]
 
     @property
     def task(self) -> str | None:
@@ -135,6 +136,11 @@ class Job:
     def unique(self) -> str | None:
         """Its unique key, as it was given."""
         return bare_key(self._row[19])
+
+    @property
+    def existed(self) -> bool:
+        """Whether `enqueue` found it by its key and wrote no other."""
+        return self._existed
 
     @property
     def expires_at(self) -> dt.datetime | None:

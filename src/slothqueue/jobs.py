@@ -53,7 +53,7 @@ class Jobs:
     ) -> Job:
         """Write one job; it survives what happens next. `names` are its queue, kind and task."""
         if job.extra is not None or job.key is not None:
-            return self.get(self._add_special(job, now, on_conflict))
+            return self._add_special(job, now, on_conflict)
         store, late = self.store, job.relative
         asked = base(store.clock) if late else 0
 
@@ -65,21 +65,24 @@ class Jobs:
         id = store.write(work, single=not late and job.env is None)
         return Job((id, *self._row(job, names, now)), self)
 
-    def _add_special(self, job: NewJob, now: Millis, on_conflict: str) -> int:
-        """One with something special about it: its id, or that of the job that has its key."""
+    def _add_special(self, job: NewJob, now: Millis, on_conflict: str) -> Job:
+        """One with something special about it, or the job that has its key."""
         store, asked = self.store, base(self.store.clock)
 
-        def work(tx: Tx) -> int:
+        def work(tx: Tx) -> tuple[int, bool]:
             if job.timed:
                 note_base(store, tx, asked)
             there = None if job.key is None else store.waits.with_key(tx, job.key)
             if there is None:
-                return store.jobs.add(tx, job, now, asked)
+                return store.jobs.add(tx, job, now, asked), False
             if on_conflict == "return":
-                return there
-            return self._meet(tx, there, job, now, asked, on_conflict)
+                return there, True
+            return self._meet(tx, there, job, now, asked, on_conflict), False
 
-        return store.write(work)
+        id, existed = store.write(work)
+        found = self.get(id)
+        found._existed = existed
+        return found
 
     def _meet(
         self, tx: Tx, there: int, job: NewJob, now: Millis, asked: Millis, on_conflict: str
@@ -108,8 +111,7 @@ class Jobs:
         if job.extra is not None:
             return [self.get(id) for id in ids]
         row = self._row(job, names, now)
-        head, tail = row[:13], row[14:]
-        return [Job((id, *head, text, *tail), self) for id, text in zip(ids, payloads)]
+        return [Job((id, *row[:13], text, *row[14:]), self) for id, text in zip(ids, payloads)]
 
     def _row(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Row:
         """The row of a job that was just written, without its id."""

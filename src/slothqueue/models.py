@@ -27,6 +27,7 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 
 # What a job is made of.
 PAYLOAD, COMMAND, TASK = range(3)
+KINDS = ("payload", "command", "task")
 
 # Why a queued job is filed nowhere: bits of `parked`.
 HELD, BLOCKED, GATED_OUT = 1, 2, 4

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .clock import Millis
 from .crew import Crew, Need, crew, need
-from .models import BLOCKED, GATED_OUT, HELD, QUEUED, STATES, Room
+from .models import BLOCKED, GATED_OUT, HELD, KINDS, QUEUED, STATES, Room
 from .options import bare_key
 from .storage.base import JobVerbs, Known, QueueRow, Tx
 from .timing import as_datetime, spoken
@@ -49,11 +49,8 @@ def why(jobs: Jobs, job: Job) -> str:
     if facts is None:
         return why(jobs, job.refresh())
     living = crew(jobs.store, jobs.presence, jobs.presence.live)
-    lacking = need(living, job.queue, _KINDS.index(job.kind), job.task)
+    lacking = need(living, job.queue, KINDS.index(job.kind), job.task)
     return f"job {job.id} {reason(facts, lacking, now, living)}"
-
-
-_KINDS = ("payload", "command", "task")
 
 
 def _ended(job: Job) -> str:

@@ -481,3 +481,20 @@ def test_one_who_gets_no_place_and_sees_nobody_gives_up(
         os.close(ear)
         assert place is not None
         os.close(place)
+
+
+def test_what_could_not_run_anyway_starts_none(sloth: Cli):
+    assert sloth("add", "--hold", "--", "true").err == ""
+    sloth("pause", "default")
+    assert "is paused, so job 2 waits" in sloth("add", "--", "true").err
+    assert not workers(sloth.db)
+
+
+@pytest.mark.parametrize(("before", "after"), [("hold", "unhold"), ("cancel", "retry")])
+def test_a_job_that_comes_back_starts_one(sloth: Cli, before: str, after: str):
+    sloth.add("--hold", "--", "true")
+    sloth(before, "1")
+    assert "no worker is running, so nothing happens" in sloth(after, "1", "--no-start").err
+    sloth(before, "1")
+    assert "started a background worker" in sloth(after, "1").err
+    assert sloth("wait", "1").text.startswith("job 1 done")

@@ -378,6 +378,8 @@ def test_status_counts(busy: Cli):
         "workers": 0,
         "queued": 2,
         "scheduled": 1,
+        "blocked": 0,
+        "held": 0,
         "running": 0,
         "done": 1,
         "failed": 1,

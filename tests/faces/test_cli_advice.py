@@ -122,7 +122,8 @@ def test_the_program_of_a_task_is_guessed_from_its_name(task: str, program: str)
 def test_a_function_that_no_worker_knows_is_told_everywhere(app: Cli):
     wants = "waits for a worker that knows g.f: sloth worker --app g:sloth"
     assert f"No worker is running.\n1 function {wants}\n" in app("status").text
-    assert "waits for  a worker that knows g.f: sloth worker --app g:sloth" in app("show", "1").text
+    why = "waits because no worker that knows g.f is running; `sloth worker --app g:sloth`"
+    assert f"why        {why}" in app("show", "1").text
     assert "no worker that knows g.f is running, so nothing happens" in said(app, "wait", "1")
     assert "no worker that knows g.f is running, so job 1 waits" in said(app, "follow", "1")
     assert f"1 function {wants}" in app("worker", "--until-idle").err
@@ -136,7 +137,7 @@ def test_a_payload_waits_for_a_program_of_the_user(sloth: Cli):
     python(sloth, put + "q.enqueue_many([1, 2])")
     assert "2 payloads wait for a program that claims them by hand" in sloth("status").text
     assert "Start one" not in sloth("status").text
-    assert "waits for  a program that claims it by hand" in sloth("show", "1").text
+    assert "why        waits because nobody claims it by hand" in sloth("show", "1").text
     assert said(sloth, "wait", "1") == "sloth: job 1 waits for a program that claims it by hand\n"
     hold = "lease = q.claim(); print('has it', flush=True); input()"
     other = subprocess.Popen(

@@ -6,9 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..errors import WrongState
 from ..queues import check_name
 from . import facts
 from .background import ensure_worker, start_option
+from .conditions import USAGE as CONDITIONS
+from .conditions import condition_options, conditions, say_if_existed, taken
+from .explaining import say_if_kept
 from .parsing import Parser, Usage, checked, duration, some_duration, whole
 from .session import Session
 
@@ -17,9 +21,11 @@ if TYPE_CHECKING:
 
     from ..handles import Job
 
-USAGE = """\
+USAGE = f"""\
 [-q QUEUE] [--in T | --at TIME] [--priority N] [--retries N]
-                 [--timeout T] [--cwd DIR] [--shell] [--no-start] -- CMD..."""
+                 {CONDITIONS}
+                 [--hold] [--timeout T] [--cwd DIR] [--shell] [--no-start]
+                 -- CMD..."""
 
 
 def job_options(parser: Parser) -> None:
@@ -67,6 +73,7 @@ def job_options(parser: Parser) -> None:
     parser.option("--cwd", metavar="DIR", help="the directory that it runs in (default: this one)")
     parser.flag("--shell", help="CMD is one text for /bin/sh, such as 'sort a | uniq > b'")
     start_option(parser)
+    condition_options(parser)
 
 
 def add_options(parser: Parser) -> None:
@@ -81,6 +88,8 @@ def add_options(parser: Parser) -> None:
 sloth add -- make all
 sloth add --in 10m -- notify-send 'tea is ready'
 sloth add -q media --timeout 2h --retries 0 -- ffmpeg -i a.mov a.mp4
+sloth add --after 3,4 -- notify-send 'both are done'
+sloth add --unique sync --expires 1h -- rsync -a photos nas:
 sloth add --at 'fri 23:00' --shell -- 'tar cz photos | ssh host "cat > x.tgz"'
 id=$(sloth add -- make all) && sloth follow $id
 """,
@@ -96,7 +105,9 @@ def add_command(session: Session, options: Any) -> int:
     sys.stdout.flush()
     if options.delay is not None or options.at is not None:
         say_if_later(session, job)
-    ensure_worker(session, queue=job.queue)
+    say_if_existed(session, job)
+    if not say_if_kept(session, job, asked=not job.existed):
+        ensure_worker(session, queue=job.queue)
     return 0
 
 
@@ -107,22 +118,27 @@ def enqueue(session: Session, options: Any) -> Job:
     sloth = session.store()
     if options.delay is not None and options.at is not None:
         raise Usage("give --in or --at, not both")
-    at = None if options.at is None else _moment(session, options.at)
+    at = None if options.at is None else moment_at(session, options.at)
     if options.stray:
         session.note(options.stray)
-    return sloth.queue(options.queue).enqueue_command(
-        words,
-        cwd=cwd,
-        shell=options.shell,
-        timeout=options.timeout,
-        delay=options.delay,
-        run_at=at,
-        priority=options.priority,
-        max_attempts=None if options.retries is None else options.retries + 1,
-    )
+    try:
+        return sloth.queue(options.queue).enqueue_command(
+            words,
+            cwd=cwd,
+            shell=options.shell,
+            timeout=options.timeout,
+            delay=options.delay,
+            run_at=at,
+            priority=options.priority,
+            max_attempts=None if options.retries is None else options.retries + 1,
+            **conditions(session, options),
+        )
+    except WrongState as error:
+        raise taken(error) from None
 
 
-def _moment(session: Session, text: str) -> dt.datetime:
+def moment_at(session: Session, text: str, *, option: str = "--at") -> dt.datetime:
+    """The moment that is named; a note if a job is to start at one that has passed."""
     from ..timing import as_datetime
     from .moments import Here, moment_of
 
@@ -130,8 +146,8 @@ def _moment(session: Session, text: str) -> dt.datetime:
     try:
         at = moment_of(text, now, Here())
     except ValueError as error:
-        raise Usage(f"--at {error}") from None
-    if at < now:
+        raise Usage(f"{option} {error}") from None
+    if at < now and option == "--at":
         session.note(f"--at {text} is in the past, so the job starts at once")
     return as_datetime(at)
 

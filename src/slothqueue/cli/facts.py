@@ -11,7 +11,6 @@ from ..models import Event
 
 if TYPE_CHECKING:
     from ..handles import Job
-    from ..storage.base import Holder
 
 
 def job_facts(job: Job) -> dict[str, Any]:
@@ -30,6 +29,13 @@ def job_facts(job: Job) -> dict[str, Any]:
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
         "timeout": job.timeout,
+        "unique": job.unique,
+        "concurrency_key": None if job.concurrency_key is None else job.concurrency_key[0],
+        "concurrency_limit": None if job.concurrency_key is None else job.concurrency_key[1],
+        "expires_at": iso(job.expires_at),
+        "on_interrupt": job.on_interrupt,
+        "held": job.held,
+        "blocked": job.blocked,
         "worker": job.worker,
         "error": job.error,
         "message": job.message,
@@ -83,21 +89,6 @@ def _arguments(payload: dict[str, Any]) -> str:
     words = [json.dumps(value, ensure_ascii=False) for value in payload["args"]]
     words += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named]
     return ", ".join(words)
-
-
-class Working:
-    """A worker that is alive, with what it tells of itself."""
-
-    def __init__(self, holder: Holder, since: int, told: dict[str, Any]) -> None:
-        self.holder, self.since = holder, since
-        self.queues: list[str] | None = told.get("queues")
-        self.concurrency: int = told.get("concurrency", 0)
-        self.pool: str = told.get("pool", "")
-        self.tasks: list[str] = told.get("tasks", [])
-
-    @property
-    def label(self) -> str:
-        return self.holder.label
 
 
 def exit_code(job: Job) -> int:

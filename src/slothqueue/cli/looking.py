@@ -6,11 +6,12 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..models import STATES, Event
+from ..models import COUNTED, Event
 from ..timing import spoken
 from . import facts
+from .about import fields_of, more_facts
+from .explaining import Waiting, bare, sentence
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
-from .needs import Need, need_of
 from .parsing import Parser, Usage, job_id, whole
 from .screen import STATE_COLORS, folded, local, one_line, rough, safe, since
 from .session import NoStoreYet, Session
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def list_options(parser: Parser) -> None:
     parser.option(
-        "--state", choices=STATES, metavar="STATE", help=f"only those in it: {', '.join(STATES)}"
+        "--state", choices=COUNTED, metavar="STATE", help=f"only those in it: {', '.join(COUNTED)}"
     )
     parser.option("-q", "--queue", metavar="QUEUE", help="only those of this queue")
     parser.option(
@@ -80,13 +81,14 @@ def _list(session: Session, jobs: list[Job], *, chosen: bool) -> None:
         session.note("there are no such jobs" if chosen else "there are no jobs yet")
         return
     now = session.now()
+    waiting = Waiting(session.store(), jobs)
     rows = [
         [
             str(job.id),
             job.state,
             job.queue,
             f"{job.attempts}/{job.max_attempts}",
-            when(job, now),
+            when(job, now, waiting),
             _name(job),
         ]
         for job in jobs
@@ -102,13 +104,13 @@ def _name(job: Job) -> str:
     return facts.title(job)
 
 
-def when(job: Job, now: dt.datetime) -> str:
-    """The moment that counts in its state."""
+def when(job: Job, now: dt.datetime, waiting: Waiting) -> str:
+    """The moment that counts in its state, or what it waits for."""
     if job.state == "running":
         return f"for {rough(now - (job.started_at or now))}"
     if job.finished_at is not None:
         return since(job.finished_at, now)
-    return since(job.run_at, now) if job.run_at > now else "due"
+    return waiting.told(job, now)
 
 
 # ---- show ---------------------------------------------------------------------------------------
@@ -133,12 +135,13 @@ def show_command(session: Session, options: Any) -> int:
     sloth = session.store()
     life = lives(sloth).get(job.id, NOBODY) if job.state == "running" else NOBODY
     if session.json:
-        session.tell(facts.job_facts(job) | life_facts(life) | _payload(job))
+        more = more_facts(sloth, job) | {"why": sentence(session, job)}
+        session.tell(facts.job_facts(job) | life_facts(life) | _payload(job) | more)
         for event in events:
             session.tell(facts.event_facts(job.id, event))
         return 0
-    waits = need_of(sloth, job) if job.state == "queued" else None
-    fields = [("waits for", _wanted(session, waits)), ("process", _process(life))]
+    why = bare(session, job) if job.state == "queued" else ""
+    fields = [("why", why), ("process", _process(life)), *fields_of(session, job)]
     session.say(*_sheet(session, job, fields), "", *_timeline(session, events))
     return 0
 
@@ -148,12 +151,6 @@ def _payload(job: Job) -> dict[str, Any]:
         told = job.payload
         return {"command": told["argv"], "shell": bool(told.get("shell")), "cwd": told.get("cwd")}
     return {"payload": job.payload}
-
-
-def _wanted(session: Session, waits: Need | None) -> str:
-    if waits is None:
-        return ""
-    return waits.who if waits.start is None else f"{waits.who}: {session.command(waits.start)}"
 
 
 def _process(life: Life) -> str:

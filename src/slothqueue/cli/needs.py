@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..liveness import verdict
-from ..models import COMMAND, PAYLOAD, TASK
-from ..storage.base import Holder
-from .facts import Working
+from .. import crew as crews
+from ..crew import BY_HAND, Crew, Need, Server
+from ..models import COMMAND, KINDS, PAYLOAD
 
 if TYPE_CHECKING:
     from ..client import Sloth
@@ -17,41 +15,12 @@ if TYPE_CHECKING:
     from ..lanes import Lane
     from .session import Session
 
-ONE, MANY = "a program that claims it by hand", "a program that claims them by hand"
+__all__ = ["Crew", "Need", "Server", "Stuck", "crew", "need", "need_of", "say_if_stuck", "stuck"]
 
+MANY = "a program that claims them by hand"
 
-class Server(NamedTuple):
-    """What a worker takes: jobs of these queues (None: of all), and of functions only these."""
-
-    queues: Collection[str] | None
-    tasks: Collection[str]
-
-    def serves(self, queue: str) -> bool:
-        return self.queues is None or queue in self.queues
-
-    def takes(self, lane: Lane) -> bool:
-        """As a worker does: commands, and the functions that it knows."""
-        known = lane.kind == COMMAND or (lane.kind == TASK and lane.task in self.tasks)
-        return known and self.serves(lane.queue)
-
-
-class Crew(NamedTuple):
-    """Who is alive, by the kernel's word: workers of ours, and whether anybody claims by hand."""
-
-    workers: list[Working]
-    by_hand: bool
-
-    @property
-    def servers(self) -> list[Server]:
-        return [Server(one.queues, one.tasks) for one in self.workers]
-
-
-class Need(NamedTuple):
-    """What a queued job waits for. `nobody` is a sentence, `start` the command that helps."""
-
-    who: str
-    nobody: str
-    start: str | None
+need = crews.need_of
+"""What a command, or a call of a task, of this queue waits for with only these workers there."""
 
 
 class Stuck(NamedTuple):
@@ -70,54 +39,13 @@ class Stuck(NamedTuple):
 
 
 def crew(sloth: Sloth, *, others: bool = False) -> Crew:
-    """The living; with `others` without ourselves. A row that a worker left does not count."""
-    place, me = sloth.presence.place, sloth.presence.id_if_any if others else None
-    workers: list[Working] = []
-    by_hand = False
-    for row in sloth.store.read(sloth.store.names.live_holders):
-        holder = Holder(*row[:12])
-        if holder.kind != "worker" or holder.id == me:
-            continue
-        if verdict(holder, place, sloth.store.live) == "alive":
-            by_hand = by_hand or row[13] is None
-            workers += [] if row[13] is None else [Working(holder, row[12], json.loads(row[13]))]
-    return Crew(workers, by_hand)
+    """Who is alive; with `others` without ourselves."""
+    return crews.crew(sloth.store, sloth.presence, sloth.store.live, others=others)
 
 
 def need_of(sloth: Sloth, job: Job) -> Need | None:
     """What this queued job waits for; None if somebody who takes it is there."""
-    living = crew(sloth)
-    if job.kind == "payload":
-        return None if living.by_hand else _BY_HAND
-    return need(living.servers, job.queue, job.task)
-
-
-def need(servers: Sequence[Server], queue: str, task: str | None = None) -> Need | None:
-    """The same for a command, or for a call of `task`, of this queue."""
-    knowing = [one for one in servers if task is None or task in one.tasks]
-    if any(one.serves(queue) for one in knowing):
-        return None
-    who = "worker" if task is None else f"worker that knows {task}"
-    nobody = f"no {who} serves queue {queue!r}" if knowing else f"no {who} is running"
-    if task is not None:
-        return Need(f"a {who}", nobody, f"worker --app {_program(task)}")
-    if not knowing:
-        return Need("a worker", nobody, "worker")
-    from shlex import quote
-
-    return Need(f"a worker of queue {queue!r}", nobody, f"worker -q {quote(queue)}")
-
-
-_BY_HAND = Need(ONE, "nobody claims it by hand", None)
-
-
-def _program(task: str) -> str:
-    """What to write behind --app for a task, as far as its name tells."""
-    parts = task.split(".")[:-1]
-    while parts and parts[-1][:1].isupper():  # a class that the function is in
-        parts.pop()
-    known = parts and parts[0] != "__main__" and all(part.isidentifier() for part in parts)
-    return f"{'.'.join(parts)}:sloth" if known else "MODULE:NAME"
+    return crews.need(crew(sloth), job.queue, KINDS.index(job.kind), job.task)
 
 
 def stuck(sloth: Sloth, servers: Sequence[Server], *, by_hand: bool) -> list[Stuck]:
@@ -131,7 +59,7 @@ def stuck(sloth: Sloth, servers: Sequence[Server], *, by_hand: bool) -> list[Stu
 
 def _lack(servers: Sequence[Server], lane: Lane, by_hand: bool) -> tuple[str, Need] | None:
     if lane.kind == PAYLOAD:
-        return None if by_hand else ("payload", _BY_HAND)
+        return None if by_hand else ("payload", BY_HAND)
     task = None if lane.kind == COMMAND else lane.task
     lacking = need(servers, lane.queue, task)
     return lacking and ("command" if task is None else "function", lacking)

@@ -31,6 +31,7 @@ class Parser(argparse.ArgumentParser):
         self.description = summary[:1].upper() + summary[1:] + "."
         self._command, self._flags, self._takes_command = command, {"--json", "-h", "--help"}, False
         self._defaults_given = {"db": db, "json": json}
+        self._only_behind_dashes = self._mixed = False
 
     def describe(self, usage: str, more: str, examples: str) -> None:
         """What the help says: how it is written, what it does, what it looks like."""
@@ -46,12 +47,13 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(name, action="store_true", help=help)
 
     def option(self, *names: str, help: str, **more: Any) -> None:
-        """An option with a value."""
+        """An option with a value, or a word without an option's name before it."""
+        self._mixed = self._mixed or not names[0].startswith("-")
         self.add_argument(*names, help=help, **more)
 
-    def takes_command(self) -> None:
+    def takes_command(self, *, behind_dashes: bool = False) -> None:
         """What follows the options, with or without `--`, is a command of its own."""
-        self._takes_command = True
+        self._takes_command, self._only_behind_dashes = True, behind_dashes
 
     def read(self, words: list[str]) -> argparse.Namespace:
         """The options in these words. Raises Usage."""
@@ -82,7 +84,10 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 return words[:at], words[at + 1 :]
             if not word.startswith("-") or word == "-":
-                break
+                if not self._only_behind_dashes:
+                    break
+                at += 1
+                continue
             alone = word in self._flags or "=" in word or (word[1] != "-" and len(word) > 2)
             at += 1 if alone else 2
         return words[:at], words[at:]
@@ -117,7 +122,8 @@ class Parser(argparse.ArgumentParser):
         return 1 if action.nargs == 0 or "=" in word else 2
 
     def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
-        options, unknown = self.parse_known_args(words, namespace)
+        read = self.parse_known_intermixed_args if self._mixed else super().parse_known_args
+        options, unknown = read(words, namespace)
         if unknown:
             self.error(f"{unknown[0]!r} is not understood")
         return options
@@ -155,6 +161,11 @@ def _some_duration(text: str) -> str:
 
 some_duration = checked(_some_duration)
 """The same, where zero makes no sense."""
+
+
+def none_or(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The same, or `none`."""
+    return lambda text: None if text.strip().lower() == "none" else convert(text)
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], Any]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from . import facts
 from .adding import USAGE, enqueue, job_options, say_if_later
 from .background import ensure_worker
+from .conditions import say_if_existed
+from .explaining import say_if_kept
 from .follower import Follower
 from .needs import crew, need, need_of
 from .parsing import Parser
@@ -49,6 +51,8 @@ def run_command(session: Session, options: Any) -> int:
             session.tell(facts.job_facts(job))
             sys.stdout.flush()
         say_if_later(session, job)
+        say_if_existed(session, job)
+        say_if_kept(session, job)
         if not _is_served(session, job):
             helper = _work(session, job)
         job = _follow(session, job, helper)

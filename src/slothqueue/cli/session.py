@@ -118,6 +118,19 @@ class Session:
 
         return f"sloth {words} --db {quote(self.db)}"
 
+    def ours(self, sentence: str) -> str:
+        """The sentence, with the commands in it (`sloth why 5`) as they work on this store."""
+        from re import sub
+
+        return sub("`sloth ([^`]*)`", lambda match: f"`{self.command(match[1])}`", sentence)
+
+
+def quoted(word: str) -> str:
+    """A word as one would type it."""
+    from shlex import quote
+
+    return quote(word)
+
 
 def turned_off(environment: Mapping[str, str]) -> bool:
     """Whether SLOTH_AUTOSTART says that no worker is to be started."""

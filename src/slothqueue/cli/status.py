@@ -6,7 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..crew import Working
+from ..models import COUNTED
 from . import berth, facts
+from .limits import notices, queue_facts, queue_rows
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
 from .needs import Stuck, crew, stuck
 from .parsing import Parser
@@ -16,10 +19,14 @@ from .session import NoStoreYet, Session
 if TYPE_CHECKING:
     from ..client import Sloth
     from ..handles import Job
+    from ..storage.base import QueueRow
 
 MUCH_LOG = 64_000_000
 MOST_RUNNING = 50
-COUNTS = ("queued", "scheduled", "running", "done", "failed", "cancelled")
+COUNTS = COUNTED
+HEADS = {"scheduled": "FOR LATER"}
+IF_ANY = ("blocked", "held")
+"""Columns that are shown only where there is something in them."""
 TINTS = {"running": "blue", "failed": "red"}
 
 
@@ -44,16 +51,20 @@ def status_command(session: Session, options: Any) -> int:
         sloth = session.existing()
     except NoStoreYet as error:
         return _nothing_yet(session, str(error))
-    counts = _counts(sloth)
+    counts, rows = _counts(sloth), queue_rows(sloth)
     living = crew(sloth)
     alive = living.workers
     running = sloth.jobs(state="running", limit=MOST_RUNNING)
     life = lives(sloth) if running else {}
     if session.json:
-        _as_facts(session, counts, alive, [(job, life.get(job.id, NOBODY)) for job in running])
+        _as_facts(
+            session, rows, counts, alive, [(job, life.get(job.id, NOBODY)) for job in running]
+        )
     else:
         waiting = stuck(sloth, living.servers, by_hand=living.by_hand)
         session.say(*_queues(session, counts), "")
+        if told := notices(session, rows):
+            session.say(*(session.screen.paint(safe(line), tint) for line, tint in told), "")
         session.say(*_workers(session, alive, waiting), "")
         session.say(*_running(session, running, life, _total(counts)["running"]))
         if options.verbose:
@@ -86,15 +97,17 @@ def _total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
 
 def _as_facts(
     session: Session,
+    rows: list[QueueRow],
     counts: dict[str, dict[str, int]],
-    alive: list[facts.Working],
+    alive: list[Working],
     running: list[tuple[Job, Life]],
 ) -> None:
     store = session.store().store
     head = {"type": "store", "path": session.store().path, "workers": len(alive)}
     session.tell(head | _total(counts) | {"log_bytes": store.log_bytes()})
-    for queue, each in counts.items():
-        session.tell({"type": "queue", "queue": queue} | each)
+    none = dict.fromkeys(COUNTS, 0)
+    for row in rows:
+        session.tell({"type": "queue"} | queue_facts(row) | counts.get(row.name, none))
     there = berth.signed(store.live)
     for one in alive:
         session.tell(_worker_facts(one) | {"background": _is_in_background(one, there)})
@@ -102,11 +115,11 @@ def _as_facts(
         session.tell({"type": "job"} | facts.job_facts(job) | life_facts(life))
 
 
-def _is_in_background(one: facts.Working, there: tuple[int, int] | None) -> bool:
+def _is_in_background(one: Working, there: tuple[int, int] | None) -> bool:
     return (one.holder.pid, one.holder.started) == there
 
 
-def _worker_facts(one: facts.Working) -> dict[str, Any]:
+def _worker_facts(one: Working) -> dict[str, Any]:
     from ..timing import as_datetime
 
     return {
@@ -129,16 +142,17 @@ def _queues(session: Session, counts: dict[str, dict[str, int]]) -> list[str]:
     table = dict(counts)
     if len(table) > 1:
         table["all"] = _total(counts)
-    rows = [[name, *(str(each[key]) for key in COUNTS)] for name, each in table.items()]
+    shown = [key for key in COUNTS if key not in IF_ANY or _total(counts)[key]]
+    rows = [[name, *(str(each[key]) for key in shown)] for name, each in table.items()]
     tints = [
-        ["", *(TINTS.get(key, "") if each[key] else "gray" for key in COUNTS)]
+        ["", *(TINTS.get(key, "") if each[key] else "gray" for key in shown)]
         for each in table.values()
     ]
-    head = ["QUEUE", "QUEUED", "FOR LATER", "RUNNING", "DONE", "FAILED", "CANCELLED"]
-    return session.screen.table(head, rows, right=range(1, 7), colors=tints)
+    head = ["QUEUE", *(HEADS.get(key, key.upper()) for key in shown)]
+    return session.screen.table(head, rows, right=range(1, len(head)), colors=tints)
 
 
-def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+def _workers(session: Session, alive: list[Working], waiting: list[Stuck]) -> list[str]:
     told = [session.screen.paint(safe(line), "yellow") for line in _stuck(session, alive, waiting)]
     if not alive:
         return told or [f"No worker is running. Start one: {session.command('worker')}"]
@@ -148,7 +162,7 @@ def _workers(session: Session, alive: list[facts.Working], waiting: list[Stuck])
     return [*session.screen.table(head, rows), *([""] if told else []), *told]
 
 
-def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -> list[str]:
+def _stuck(session: Session, alive: list[Working], waiting: list[Stuck]) -> list[str]:
     """Who is missing. Without any worker, the commands need no line of their own."""
     lines = [each.told(session) for each in waiting if alive or each.what != "command"]
     if alive or not waiting:
@@ -157,7 +171,7 @@ def _stuck(session: Session, alive: list[facts.Working], waiting: list[Stuck]) -
     return [f"No worker is running.{start}", *lines]
 
 
-def _worker_row(one: facts.Working, now: Any, *, background: bool) -> list[str]:
+def _worker_row(one: Working, now: Any, *, background: bool) -> list[str]:
     from ..timing import as_datetime
 
     queues = "all" if one.queues is None else ", ".join(one.queues)

@@ -10,7 +10,18 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ..clock import Millis
-from ..models import ASKED, COUNTED, DONE, GATED, HELD, QUEUED, STATES, NewJob
+from ..models import (
+    ASKED,
+    BLOCKED,
+    COUNTED,
+    DONE,
+    GATED,
+    GATED_OUT,
+    HELD,
+    QUEUED,
+    STATES,
+    NewJob,
+)
 from .base import Held, Holder, Row, Settlement, Standing, Tx
 from .sqlite_claims import SLICE, SqliteClaims, rank
 from .statements import load
@@ -19,6 +30,10 @@ SQL = load("sqlite")
 
 OPEN = ("claimed", "progress")
 """If one of these is the last event of a job, the claim of its present attempt is written out."""
+
+ANYTHING = HELD | BLOCKED | GATED_OUT
+PARKED = {None: ANYTHING, "queued": ANYTHING, "held": HELD, "blocked": BLOCKED}
+"""Of the jobs that are filed nowhere, those that are meant by a state."""
 
 
 class SqliteJobs(SqliteClaims):
@@ -204,8 +219,10 @@ class SqliteJobs(SqliteClaims):
             ids += [row[0] for row in tx.execute(SQL["running_ids"], (queue, limit)).fetchall()]
         if state in (None, "queued"):
             ids += self._due_ids(tx, lanes, limit - len(ids), now)
+        if state in (None, "queued", "scheduled"):
             ids += self._later_ids(tx, lanes, limit - len(ids), now)
-            ids += self._parked_ids(tx, lanes, limit - len(ids))
+        if (why := PARKED.get(state)) is not None:
+            ids += self._parked_ids(tx, lanes, why, limit - len(ids))
         if state in ("failed", "cancelled"):
             ids += self._dead(tx, lanes, STATES.index(state), limit)
         elif state in (None, "done"):
@@ -227,8 +244,8 @@ class SqliteJobs(SqliteClaims):
         each = (tx.execute(SQL["later_keys"], (lane, now, limit)).fetchall() for lane in lanes)
         return [id for _, _, id in heapq.nsmallest(limit, (key for keys in each for key in keys))]
 
-    def _parked_ids(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[int]:
-        each = (tx.execute(SQL["parked_keys"], (lane, limit)).fetchall() for lane in lanes)
+    def _parked_ids(self, tx: Tx, lanes: Sequence[int], why: int, limit: int) -> list[int]:
+        each = (tx.execute(SQL["parked_keys"], (lane, limit, why)).fetchall() for lane in lanes)
         return [id for _, _, id in heapq.nsmallest(limit, (key for keys in each for key in keys))]
 
     def _dead(self, tx: Tx, lanes: Sequence[int], state: int, limit: int) -> list[int]:

@@ -18,20 +18,21 @@ class SqlitePruning:
         rows = tx.execute(SQL["ended_after"], (id, limit)).fetchall()
         return [EndedJob(*row) for row in rows]
 
-    def delete(self, tx: Tx, ids: Iterable[int], *, dry: bool = False) -> list[int]:
-        """Delete those that have ended and that nobody waits for; returns their ids.
+    def highest(self, tx: Tx) -> int:
+        """The highest id that was ever given."""
+        return int(tx.execute(SQL["last_job"]).fetchone()[0])
 
-        The highest id stays, for ids are never given again. `dry` deletes nothing.
-        """
-        highest = tx.execute(SQL["last_job"]).fetchone()[0]
-        free = [id for id in ids if id < highest and not self._is_awaited(tx, id)]
-        return free if dry else [id for id in free if self._delete(tx, id)]
+    def free(self, tx: Tx, ids: Iterable[int]) -> list[int]:
+        """Those of these that nobody waits for. The highest id stays: none is ever given again."""
+        highest = self.highest(tx)
+        return [id for id in ids if id < highest and not self._is_awaited(tx, id)]
 
     def _is_awaited(self, tx: Tx, id: int) -> bool:
         return tx.execute(SQL["is_awaited"], (id,)).fetchone() is not None
 
-    def _delete(self, tx: Tx, id: int) -> bool:
-        return bool(tx.execute(SQL["delete_ended"], (id,)).rowcount)
+    def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]:
+        """Delete those that are free and have ended; returns their ids."""
+        return [id for id in self.free(tx, ids) if tx.execute(SQL["delete_ended"], (id,)).rowcount]
 
     def tidy(self, tx: Tx) -> None:
         """Drop what no job needs any more."""

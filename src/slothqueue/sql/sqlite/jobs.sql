@@ -230,7 +230,8 @@ select due, priority, id from _sloth_sched where lane = ?1 and due > ?2 order by
 
 -- name: parked_keys
 select priority, due, id from _sloth_job
-where lane = ?1 and parked > 0 and state = 0 order by parked, priority, due, id limit ?2
+where lane = ?1 and parked > 0 and state = 0 and parked & ?3 > 0
+order by parked, priority, due, id limit ?2
 
 -- name: ended_ids
 -- scan: backwards from the latest, and no further than the limit asks
