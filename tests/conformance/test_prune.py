@@ -1,0 +1,176 @@
+"""Ended jobs go away: by their queue's `keep` or as a person asks, with what belongs to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slothqueue import JobNotFound, ManualClock, Sloth
+
+from .keeping import check_filing, rows, take
+from .running import idle
+
+DAY = 86_400.0
+
+
+def one_of_each(sloth: Sloth, queue: str = "q") -> dict[str, int]:
+    """A job in every state; the last one has the highest id."""
+    q = sloth.queue(queue, max_attempts=1)
+    jobs = {state: q.enqueue(state).id for state in ("done", "failed", "cancelled", "running")}
+    for state in ("done", "failed", "cancelled", "running"):
+        lease = q.claim()
+        assert lease is not None
+        if state == "done":
+            lease.complete()
+        elif state == "failed":
+            lease.fail("no")
+        elif state == "cancelled":
+            lease.job.cancel()
+            lease.fail("no")
+    jobs["queued"] = q.enqueue("queued").id
+    return jobs
+
+
+def left(sloth: Sloth) -> set[str]:
+    return {job.state for job in sloth.jobs(limit=10_000)}
+
+
+def test_by_keep_what_is_done_or_cancelled_goes_and_what_failed_stays(
+    sloth: Sloth, clock: ManualClock
+):
+    jobs = one_of_each(sloth)
+    assert sloth.queue("q").options.keep == 7 * DAY * 1000
+    clock.advance(7 * DAY - 1)
+    assert sloth.prune() == 0
+    clock.advance(1)
+    assert sloth.prune() == 2
+    assert left(sloth) == {"failed", "running", "queued"}
+    for state in ("done", "cancelled"):
+        with pytest.raises(JobNotFound):
+            sloth.job(jobs[state])
+    check_filing(sloth)
+
+
+def test_keep_of_none_keeps_for_ever(sloth: Sloth, clock: ManualClock):
+    one_of_each(sloth)
+    sloth.queue("q", keep=None)
+    clock.advance(1_000 * DAY)
+    assert sloth.prune() == 0
+    sloth.queue("q", keep="1d")
+    assert sloth.prune() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        ({"older_than": 60}, 3),
+        ({"older_than": "1m", "states": ["failed"]}, 1),
+        ({"older_than": 0, "states": ["done", "cancelled"]}, 2),
+        ({"older_than": 0}, 3),
+        ({"older_than": "61s"}, 0),
+        ({"older_than": 60, "queue": "other"}, 0),
+        ({"older_than": 60, "queue": "q"}, 3),
+    ],
+    ids=repr,
+)
+def test_as_asked_what_is_old_enough_goes(
+    sloth: Sloth, clock: ManualClock, options: dict[str, Any], gone: int
+):
+    one_of_each(sloth)
+    sloth.queue("other").enqueue("highest")
+    clock.advance(60)
+    assert max(n for n, _ in sloth.pruned(**options, dry=True)) == gone
+    assert sloth.stats()["done"] == 1
+    assert sloth.prune(**options) == gone
+    assert {"running", "queued"} <= left(sloth)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"older_than": -1},
+        {"older_than": "x"},
+        {"older_than": True},
+        {"older_than": 0, "states": ["running"]},
+        {"older_than": 0, "states": ["queued", "done"]},
+        {"older_than": 0, "states": "done"},
+        {"states": ["done"]},
+        {"older_than": 0, "queue": "unheard of"},
+    ],
+    ids=repr,
+)
+def test_what_makes_no_sense_is_refused_and_deletes_nothing(
+    sloth: Sloth, clock: ManualClock, options: dict[str, Any]
+):
+    one_of_each(sloth)
+    clock.advance(60)
+    with pytest.raises(ValueError, match=r"older_than|states|queue"):
+        sloth.prune(**options)
+    assert len(sloth.jobs()) == 5
+
+
+def test_everything_that_belongs_to_a_job_goes_with_it(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q", max_attempts=1)
+    parent = queue.enqueue(0)
+    job = queue.enqueue(
+        1,
+        unique="k",
+        expires="1h",
+        concurrency_key="g",
+        hold=True,
+        after=parent,
+        on_interrupt="hold",
+    )
+    child = queue.enqueue(2, after=job)
+    take(sloth, parent).complete()
+    job.unhold()
+    take(sloth, job).fail("no")
+    assert child.refresh().state == "cancelled"
+    queue.enqueue("highest")
+    clock.advance(1)
+    assert sloth.prune(0) == 3
+    for table in ("event", "extra", "expiry", "edge", "gated", "ask", "gone", "running"):
+        assert rows(sloth, f"select * from _sloth_{table}") == [], table
+    check_filing(sloth)
+
+
+def test_the_logs_of_a_command_go_with_it(sloth: Sloth, clock: ManualClock):
+    job = sloth.queue("q").enqueue_command(["echo", "hello"])
+    kept = sloth.queue("q").enqueue_command(["echo", "hello"])
+    idle(sloth)
+    logs = Path(sloth.store.logs)
+    (logs / "notes").write_text("not ours")
+    assert {name.partition("-")[0] for name in os.listdir(logs)} == {
+        str(job.id), str(kept.id), "notes",
+    }  # fmt: skip
+    clock.advance(1)
+    assert sloth.prune(0) == 1
+    assert {name.partition("-")[0] for name in os.listdir(logs)} == {str(kept.id), "notes"}
+
+
+def test_many_go_in_slices_and_steps_tell_how_far_it_is(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q")
+    queue.enqueue_many(list(range(12_000)))
+    queue.complete_many(queue.claim_many(12_000))
+    queue.enqueue("highest")
+    clock.advance(1)
+    before = sloth.store.commits
+    steps = list(sloth.pruned(0))
+    assert sloth.store.commits - before >= 24
+    assert [total for total, _ in steps] == [5_000, 10_000, 12_000]
+    assert [upto for _, upto in steps] == [5_000, 10_000, 0]
+    assert sloth.stats()["done"] == 0
+
+
+def test_an_empty_store_is_pruned_to_nothing(sloth: Sloth):
+    assert sloth.prune() == sloth.prune(0) == 0
+
+
+def test_an_environment_that_no_job_has_goes_too(sloth: Sloth, clock: ManualClock):
+    with sloth.transaction() as tx:
+        tx.execute("insert into _sloth_env (text) values ('{}')")
+    sloth.prune()
+    assert rows(sloth, "select * from _sloth_env") == []
