@@ -171,6 +171,21 @@ def test_one_bad_parent_among_good_ones_is_enough(sloth: Sloth):
     check_filing(sloth)
 
 
+@pytest.mark.parametrize("how", ["complete", "fail"])
+def test_a_parent_that_is_named_twice_counts_once(sloth: Sloth, how: str):
+    parent = sloth.queue("parents", max_attempts=1).enqueue("parent")
+    child = sloth.queue("children").enqueue("child", after=[parent, parent.id, parent])
+    grandchild = sloth.queue("children").enqueue("grandchild", after=child)
+    lease = take(sloth, parent)
+    lease.complete() if how == "complete" else lease.fail("no")
+    check_filing(sloth)
+    if how == "complete":
+        take(sloth, child).complete()
+        take(sloth, grandchild).complete()
+        return
+    assert kinds(child) == kinds(grandchild) == ["enqueued", "cancelled"]
+
+
 def test_an_unknown_parent_leaves_the_rest_of_a_transaction(sloth: Sloth):
     with sloth.transaction() as tx:
         parent = tx.queue("q").enqueue("parent")

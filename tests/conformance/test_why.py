@@ -10,7 +10,7 @@ import pytest
 
 from slothqueue import Job, ManualClock, Sloth
 
-from .keeping import check_filing, take
+from .keeping import check_filing, delete_row, take
 from .running import Aside, Gate, OpenSloth
 
 
@@ -42,6 +42,17 @@ def test_each_reason_is_told_with_what_would_start_the_job(sloth: Sloth, clock: 
         assert re.search(rf"^job {job.id} {told}" if told[0] != "i" else told, job.why()), job.why()
     lease.complete()
     assert running.why() == f"job {running.id} is done"
+
+
+def test_parents_are_named_and_the_rest_is_counted(sloth: Sloth):
+    listener(sloth)
+    parents = sloth.queue("p").enqueue_many([1, 2, 3, 4, 5])
+    child = sloth.queue("q").enqueue(0, after=[*parents, parents[0]])
+    a, b, c, *_ = (f"#{job.id} (queued)" for job in parents)
+    assert f"is blocked by {a}, {b}, {c} and 2 more; it starts when all are done" in child.why()
+    take(sloth, parents[0]).complete()
+    delete_row(sloth, parents[1])
+    assert f"#{parents[1].id} (deleted)" in child.why()
 
 
 def test_a_paused_queue_is_told_with_since_when_and_by_whom(sloth: Sloth, clock: ManualClock):

@@ -107,7 +107,7 @@ select 1 from _sloth_edge where child = ?1 and ended = 0 limit 1
 
 -- name: doomed_children
 -- Those that are to be cancelled with their parent.
-select j.id, j.extras
+select distinct j.id, j.extras
 from _sloth_edge e join _sloth_job j on j.id = e.child join _sloth_extra x on x.job = j.id
 where e.parent = ?1 and e.ended = 0 and j.state = 0 and x.after_failed = 0
 
@@ -133,10 +133,10 @@ from _sloth_edge e left join _sloth_job p on p.id = e.parent where e.child = ?1 
 select e.parent, p.state, r.id
 from _sloth_edge e left join _sloth_job p on p.id = e.parent
 left join _sloth_running r on r.id = e.parent
-where e.child = ?1 and e.ended = 0 order by e.n limit ?2
+where e.child = ?1 and e.ended = 0 group by e.parent order by min(e.n) limit ?2
 
 -- name: count_pending_parents
-select count(*) from _sloth_edge where child = ?1 and ended = 0
+select count(distinct parent) from _sloth_edge where child = ?1 and ended = 0
 
 -- name: gone_parents
 -- scan: empty, but for parents that somebody deleted just now
