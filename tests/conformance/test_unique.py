@@ -164,6 +164,31 @@ def test_whatever_waits_can_be_replaced(sloth: Sloth, wait: str):
     assert (old.refresh().state, queue.claim()) == ("cancelled", None)
 
 
+def test_children_do_not_wait_for_a_replacement_that_ended_as_it_came(sloth: Sloth):
+    queue = sloth.queue("q", max_attempts=1)
+    bad = queue.enqueue("bad")
+    take(sloth, bad).fail("no")
+    old = queue.enqueue(1, unique="k")
+    child = queue.enqueue("child", after=old)
+    new = queue.enqueue(2, unique="k", on_conflict="replace", after=bad)
+    assert new.state == "cancelled"
+    assert child.refresh().state == "cancelled"
+    check_filing(sloth)
+
+
+def test_nothing_is_replaced_by_what_would_wait_for_it(sloth: Sloth):
+    queue = sloth.queue("q")
+    old = queue.enqueue(1, unique="k")
+    child = queue.enqueue("child", after=old)
+    grandchild = queue.enqueue("grandchild", after=child)
+    for after in (old, child, [grandchild]):
+        with pytest.raises(WrongState, match="wait"):
+            queue.enqueue(2, unique="k", on_conflict="replace", after=after)
+    assert len(every_job(sloth)) == 3
+    assert old.refresh().state == "queued"
+    check_filing(sloth)
+
+
 def test_a_key_taken_inside_a_transaction_is_free_if_that_is_rolled_back(sloth: Sloth):
     with pytest.raises(ZeroDivisionError), sloth.transaction() as tx:
         job = tx.queue("q").enqueue(1, unique="k")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from ..clock import Millis
-from ..errors import JobNotFound
+from ..errors import JobNotFound, WrongState
 from ..models import (
     ASKED,
     BLOCKED,
@@ -43,8 +43,11 @@ class SqliteWaits(SqliteLimits):
 
     # ---- enqueue --------------------------------------------------------------------------------
 
-    def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis) -> int:
-        """Write a job that has something special about it. Raises JobNotFound for a parent."""
+    def add(self, tx: Tx, job: NewJob, now: Millis, base: Millis, marks: int = 0) -> int:
+        """Write a job that has something special about it. Raises JobNotFound for a parent.
+
+        `marks` are more bits of its extras.
+        """
         extra = job.extra or Extra()
         parents = self._parent_states(tx, extra.after)
         blocked = any(state == QUEUED for _, state in parents)
@@ -52,7 +55,7 @@ class SqliteWaits(SqliteLimits):
         asked = base if job.relative else None
         env = None if job.env is None else self.keep_env(tx, job.env)
         values = (job.lane, job.priority, job.due, asked, now, job.max_attempts, job.timeout)
-        more = (job.payload, parked, _extras(extra), job.key, env)
+        more = (job.payload, parked, _extras(extra) | marks, job.key, env)
         id = int(tx.execute(SQL["insert_job_with"], (*values, *more)).lastrowid)
         if extra != Extra():
             self._add_extra(tx, id, extra, now)
@@ -89,15 +92,24 @@ class SqliteWaits(SqliteLimits):
             self.cancel(tx, self._sure(tx, id), now, _parent_ended(*bad))
 
     def replace(self, tx: Tx, old: Known, job: NewJob, now: Millis, base: Millis) -> int:
-        """Write a job in the place of a queued one, for which others may wait."""
+        """Write a job in the place of a queued one, for which others may wait. Raises WrongState
+        if it would wait for those."""
+        if job.extra is not None:
+            self._refuse_circle(tx, old.id, job.extra.after)
         new = tx.execute(SQL["last_job"]).fetchone()[0] + 1
         moved = tx.execute(SQL["move_edges"], (old.id, new)).rowcount
         self.cancel(tx, old, now, f"it was replaced by job {new}")
-        id = self.add(tx, job, now, base)
+        id = self.add(tx, job, now, base, PARENT if moved else 0)
         assert id == new
-        if moved:
-            tx.execute(SQL["mark"], (id, PARENT))
         return id
+
+    def _refuse_circle(self, tx: Tx, old: int, after: tuple[int, ...]) -> None:
+        row = tx.execute(SQL["waits_for"], (json.dumps(after), old)).fetchone() if after else None
+        if row is not None:
+            raise WrongState(
+                f"job {old} cannot be replaced by one that runs after it, or after a job that "
+                "waits for it: they would wait for each other"
+            )
 
     # ---- filing ---------------------------------------------------------------------------------
 

@@ -86,6 +86,16 @@ select e.value, j.state from json_each(?1) e left join _sloth_job j on j.id = e.
 update _sloth_job set extras = extras | 2
 where id in (select value from json_each(?1)) and extras & 2 = 0
 
+-- name: waits_for
+-- scan: those that the caller names, and whom they wait for
+-- Whether one of these jobs is that job, or waits for it.
+with recursive up (id) as (
+    select value from json_each(?1)
+    union
+    select e.parent from up join _sloth_edge e on e.child = up.id where e.ended = 0
+)
+select 1 from up where id = ?2
+
 -- name: insert_edge
 insert into _sloth_edge (child, n, parent, ended) values (?1, ?2, ?3, ?4)
 
