@@ -70,7 +70,7 @@ class Jobs:
         store, asked = self.store, base(self.store.clock)
 
         def work(tx: Tx) -> int:
-            if job.relative or (job.extra and job.extra.base is not None):
+            if job.timed:
                 note_base(store, tx, asked)
             there = None if job.key is None else store.waits.with_key(tx, job.key)
             if there is None:
@@ -100,7 +100,7 @@ class Jobs:
         store, asked = self.store, base(self.store.clock)
 
         def work(tx: Tx) -> list[int]:
-            if job.relative:
+            if job.timed:
                 note_base(store, tx, asked)
             return store.jobs.add_many(tx, job, payloads, now, asked)
 

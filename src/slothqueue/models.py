@@ -196,6 +196,11 @@ class NewJob(NamedTuple):
     """The environment of a command, JSON text."""
     extra: Extra | None = None
 
+    @property
+    def timed(self) -> bool:
+        """Whether something of it was asked for as a duration, which must not grow."""
+        return self.relative or (self.extra is not None and self.extra.base is not None)
+
 
 class Room(NamedTuple):
     """How many more jobs of a queue may start: by its `concurrency`, by its `rate`, None where

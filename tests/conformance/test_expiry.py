@@ -151,6 +151,15 @@ def test_a_duration_does_not_grow_when_the_clock_is_set_back(sloth: Sloth, clock
     check_filing(sloth)
 
 
+def test_a_duration_of_many_does_not_grow_either(sloth: Sloth, clock: ManualClock):
+    jobs = sloth.queue("q").enqueue_many([2, 3], expires=60)
+    clock.step_wall(-12 * 3600)
+    look(sloth)
+    clock.advance(60)
+    look(sloth)
+    assert {job.refresh().state for job in jobs} == {"cancelled"}
+
+
 def test_a_moment_stays_when_the_clock_is_set_back(sloth: Sloth, clock: ManualClock):
     job = sloth.queue("q").enqueue(1, expires="2025-01-01T00:01:00Z")
     sloth.queue("q").enqueue(2, expires=60)
