@@ -11,6 +11,7 @@ from .errors import JobNotFound, WrongState
 from .liveness import whoever
 from .models import CANCELLED, COMMAND, DONE, FAILED, HELD, QUEUED, RUNNING, STATES
 from .options import bare_key
+from .settling import note_base
 from .storage.base import Edit, Known, Row, Store, Tx
 from .upkeep import Upkeep
 
@@ -145,13 +146,19 @@ class Control:
         return row is not None and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
 
     def edit(self, id: int, change: Callable[[Edit], Edit], what: str) -> None:
-        """Change a job that does not run and is not done. Raises WrongState."""
+        """Change a job that does not run and is not done. Raises WrongState, also for a moment of
+        one that has ended."""
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state in (RUNNING, DONE):
                 raise WrongState(_not(job, "it cannot be changed any more"))
             old = self.store.waits.editable(tx, id)
-            if (new := change(old)) != old:
+            new = change(old)
+            if job.state != QUEUED and (new.due, new.base) != (old.due, old.base):
+                raise WrongState(_not(job, "it is due at once when it is put back; edit it then"))
+            if new.base is not None and new.base != old.base:
+                note_base(self.store, tx, new.base)
+            if new != old:
                 self.store.waits.edit(tx, job, new, now, whoever(), what)
 
         self._with(id, work)

@@ -236,7 +236,11 @@ class Job:
         max_attempts: int | None = None,
         timeout: Duration | None = UNSET,
     ) -> Job:
-        """Change it before it runs (again). Raises WrongState if it runs or is done."""
+        """Change it before it runs (again). Raises WrongState if it runs or is done.
+
+        One that has failed or was cancelled is due at once when it is put back: give it another
+        moment after that.
+        """
         change, what = edit_of(
             payload, delay, run_at, priority, max_attempts, timeout, self._jobs.store.clock
         )

@@ -354,6 +354,15 @@ def test_whatever_waits_can_be_moved(sloth: Sloth, clock: ManualClock, wait: str
     assert (job.refresh().run_at.timestamp(), job.refresh().priority) == (clock.wall() / 1000, 0)
 
 
+def test_an_edited_delay_does_not_grow_when_the_clock_is_set_back(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q")
+    job = queue.enqueue(1).edit(delay=60)
+    clock.step_wall(-12 * 3600)
+    assert queue.claim() is None
+    clock.advance(60)
+    take(sloth, job)
+
+
 def test_zero_and_none_mean_what_they_say_in_an_edit(sloth: Sloth):
     job = sloth.queue("q").enqueue({"x": 1}, delay="1h", priority=2, timeout=5)
     job.edit(payload=None, delay=0, priority=0, timeout=None)
@@ -397,6 +406,23 @@ def test_what_runs_or_is_done_is_not_changed(sloth: Sloth):
     lease.complete()
     with pytest.raises(WrongState, match="is done"):
         job.edit(priority=1)
+
+
+def test_a_failed_job_is_changed_and_put_back_but_its_moment_comes_when_it_is(
+    sloth: Sloth, clock: ManualClock
+):
+    job = sloth.queue("q", max_attempts=1).enqueue("old")
+    take(sloth, job).fail("no")
+    ended = job.refresh().finished_at
+    with pytest.raises(WrongState, match="is failed"):
+        job.edit(delay="1h")
+    clock.advance(5)
+    job.edit(payload="new", priority=4)
+    assert (job.refresh().state, job.refresh().finished_at) == ("failed", ended)
+    job.revive()
+    lease = take(sloth, job)
+    assert (lease.payload, job.refresh().priority) == ("new", 4)
+    check_filing(sloth)
 
 
 # ---- pause, drain -------------------------------------------------------------------------------
