@@ -221,7 +221,8 @@ class Job:
     def revive(self, *, children: bool = False) -> Job:
         """Put it back with a fresh budget, if it has failed or was cancelled; else WrongState.
 
-        With `children` those jobs too that were cancelled because it had failed.
+        With `children` those jobs too that were cancelled because it had failed. One that has
+        expired does not expire again.
         """
         self._jobs.control.revive(self.id, children=children)
         return self.refresh()

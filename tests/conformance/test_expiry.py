@@ -172,6 +172,31 @@ def test_a_moment_stays_when_the_clock_is_set_back(sloth: Sloth, clock: ManualCl
     assert job.refresh().state == "cancelled"
 
 
+def test_a_revived_job_is_not_late_for_what_is_past(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q", backoff=(0, 0))
+    job = queue.enqueue(1, expires=60)
+    clock.advance(61)
+    look(sloth)
+    job.revive()
+    assert job.refresh().expires_at is None
+    look(sloth)
+    take(sloth, job).fail("once")
+    take(sloth, job).snooze(0)
+    take(sloth, job).complete()
+    check_filing(sloth)
+
+
+def test_a_job_that_is_revived_in_time_still_expires(sloth: Sloth, clock: ManualClock):
+    job = sloth.queue("q").enqueue(1, expires=60)
+    job.cancel()
+    job.revive()
+    check_filing(sloth)
+    clock.advance(60)
+    look(sloth)
+    assert (job.refresh().state, job.refresh().message) == ("cancelled", EXPIRED)
+    check_filing(sloth)
+
+
 def test_the_children_of_what_expires_are_told(sloth: Sloth, clock: ManualClock):
     job = sloth.queue("q").enqueue(1, expires=60)
     child = sloth.queue("q").enqueue(2, after=job)

@@ -202,7 +202,17 @@ class SqliteWaits(SqliteLimits):
         tx.execute(SQL["revive_job"], (job.id, now, job.attempts + budget, parked))
         if not parked:
             self._file(tx, job.id, job.lane, job.priority, now, None, now)
+        if job.expires is not None:
+            self._expire_again(tx, job.id, job.expires, now)
         self.note(tx, job.id, "revived", now, who)
+
+    def _expire_again(self, tx: Tx, id: int, expires: Millis, now: Millis) -> None:
+        """Whoever puts back what has expired wants it to run; before that it expires as asked."""
+        if expires <= now:
+            tx.execute(SQL["rebase_expiry"], (id, None, None))
+            return
+        tx.execute(SQL["insert_expiry"], (expires, id))
+        tx.execute(SQL["mark"], (id, EXPIRES))
 
     # ---- change ---------------------------------------------------------------------------------
 
