@@ -110,9 +110,7 @@ def verdict(ending: Ending, attempt: int, policy: Policy, wishes: Wishes | None 
     if wishes is None or judged.state == DONE:
         return judged
     if wishes.cancelled is not None:  # the detail tells how it ended: a receipt names who was hit
-        return Verdict(
-            CANCELLED, judged.spent, None, (("cancelled", wishes.cancelled, ending.error),)
-        )
+        return Verdict(CANCELLED, True, None, (("cancelled", wishes.cancelled, ending.error),))
     if judged.state == QUEUED and wishes.on_interrupt and _was_interrupted(ending):
         judged = _interrupted(ending, judged, ON_INTERRUPT[wishes.on_interrupt])
     if judged.state == QUEUED and wishes.expired:

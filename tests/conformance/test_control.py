@@ -105,6 +105,31 @@ def test_a_grace_that_makes_no_sense_is_refused(sloth: Sloth, grace: Any):
 # ---- cancel a job that runs ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("how", ["fail", "retry", "snooze", "release", "discard"])
+def test_who_works_by_hand_sees_it_and_ends_the_job_however_it_gives_up(sloth: Sloth, how: str):
+    job = sloth.queue("q").enqueue(1)
+    child = sloth.queue("q").enqueue(2, after=job)
+    lease = take(sloth, job)
+    assert not lease.stopping
+    job.cancel("enough")
+    job.cancel("more than enough")
+    assert (lease.stopping, job.refresh().state) == (True, "running")
+    {
+        "fail": lambda: lease.fail("no"),
+        "retry": lambda: lease.retry(0),
+        "snooze": lambda: lease.snooze(60),
+        "release": lease.release,
+        "discard": lambda: lease.discard("no"),
+    }[how]()
+    told = f"by {whoever()}: enough"
+    assert (job.refresh().state, job.refresh().message) == ("cancelled", told)
+    assert kinds(job) == ["enqueued", "claimed", "cancelled"]
+    assert job.refresh().attempts == 1
+    assert child.refresh().state == "cancelled"
+    assert rows(sloth, "select * from _sloth_ask") == []
+    check_filing(sloth)
+
+
 def test_who_completes_a_cancelled_job_has_done_it(sloth: Sloth):
     job = sloth.queue("q").enqueue(1)
     lease = take(sloth, job)
@@ -301,6 +326,15 @@ def test_a_revived_job_has_a_fresh_budget_each_time_and_no_token_comes_twice(
         assert fences == sorted(set(fences))
         assert job.refresh().attempts == 3 * budget
         job.cancel()
+
+
+def test_a_cancelled_attempt_is_spent_so_its_token_does_not_come_again(sloth: Sloth):
+    job = sloth.queue("q").enqueue(1)
+    lease = take(sloth, job)
+    job.cancel()
+    lease.release()
+    job.revive()
+    assert take(sloth, job).token != lease.token
 
 
 def test_only_what_failed_or_was_cancelled_is_put_back(sloth: Sloth):
