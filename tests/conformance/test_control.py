@@ -358,6 +358,19 @@ def test_a_revived_job_is_due_now_and_not_held(sloth: Sloth):
     check_filing(sloth)
 
 
+def test_a_budget_that_was_edited_below_what_is_spent_leaves_one_attempt(sloth: Sloth):
+    job = sloth.queue("q", backoff=(0, 0)).enqueue(1, max_attempts=3)
+    for _ in range(3):
+        take(sloth, job).fail("no")
+    job.revive()
+    job.edit(max_attempts=1)
+    take(sloth, job).fail("no")
+    assert job.refresh().state == "failed"
+    job.revive()
+    assert job.refresh().max_attempts == job.refresh().attempts + 1
+    take(sloth, job).complete()
+
+
 # ---- edit ---------------------------------------------------------------------------------------
 
 

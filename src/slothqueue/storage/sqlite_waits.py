@@ -199,7 +199,7 @@ class SqliteWaits(SqliteLimits):
         tx.execute(SQL["set_spent"], (job.id, job.attempts))
         tx.execute(SQL["wait_again"], (job.id,))
         parked = BLOCKED * (tx.execute(SQL["still_waits"], (job.id,)).fetchone() is not None)
-        tx.execute(SQL["revive_job"], (job.id, now, job.attempts + budget, parked))
+        tx.execute(SQL["revive_job"], (job.id, now, job.attempts + max(budget, 1), parked))
         if not parked:
             self._file(tx, job.id, job.lane, job.priority, now, None, now)
         if job.expires is not None:
