@@ -306,16 +306,24 @@ class Upkeep:
     # ---- clocks ---------------------------------------------------------------------------------
 
     def watch_clock(self) -> None:
-        """If the wall clock was set back, move the delays asked for before: none may grow by it."""
-        noted, boot = self._store.look(
-            lambda tx: (self._store.names.meta(tx, "base"), self._store.names.meta(tx, "boot"))
-        )
+        """If the wall clock was set back, move the delays asked for before: none may grow by it.
+
+        Nor does a start of what is the future by now count against a queue's rate.
+        """
+        if self._store.look(self._was_set_back):
+            self._store.write(self._meet_clock, durable=False)
+
+    def _was_set_back(self, tx: Tx) -> bool:
+        store, clock = self._store, self._store.clock
+        if store.waits.starts_ahead(tx, clock.wall() + NOTICED):
+            return True
+        noted = store.names.meta(tx, "base")
         if noted is None:  # nobody has ever asked for a delay
-            return
+            return False
         # How far the clock has moved over a restart nobody can tell, so look at the delays
         # themselves.
-        if base(self._store.clock) < int(noted) - NOTICED or boot != self._store.clock.boot():
-            self._store.write(self._meet_clock, durable=False)
+        boot = store.names.meta(tx, "boot")
+        return base(clock) < int(noted) - NOTICED or boot != clock.boot()
 
     def _meet_clock(self, tx: Tx) -> None:
         clock, names = self._store.clock, self._store.names

@@ -243,6 +243,20 @@ def test_a_retry_is_a_start_and_a_failed_claim_is_none(sloth: Sloth, clock: Manu
     take(sloth, job).complete()
 
 
+@pytest.mark.parametrize("hours", [-12, 12])
+def test_a_clock_that_is_set_does_not_stop_a_queue_with_a_rate(
+    sloth: Sloth, clock: ManualClock, hours: int
+):
+    queue = sloth.queue("q", rate=(2, "1m"))
+    queue.enqueue_many(list(range(9)))
+    assert len(queue.claim_many(9)) == 2
+    clock.step_wall(hours * 3600)
+    clock.advance(1)
+    assert len(queue.claim_many(9)) == (0 if hours < 0 else 2)
+    clock.advance(60)
+    assert len(queue.claim_many(9)) == 2
+
+
 def test_the_starts_that_are_remembered_do_not_pile_up(sloth: Sloth, clock: ManualClock):
     queue = sloth.queue("q", rate=(5, "1s"))
     queue.enqueue_many(list(range(100)))

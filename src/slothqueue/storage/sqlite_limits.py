@@ -46,6 +46,10 @@ class SqliteLimits:
             tx.executemany(SQL["insert_start"], [(queue, now, *job) for job in jobs])
             tx.execute(SQL["drop_starts"], (queue, now - per))
 
+    def starts_ahead(self, tx: Tx, moment: Millis) -> bool:
+        """Whether there were starts later than this, as there are once the clock is set back."""
+        return tx.execute(SQL["starts_ahead"], (moment,)).fetchone() is not None
+
     def running_of_queue(self, tx: Tx, queue: int, limit: int) -> list[int]:
         return [row[0] for row in tx.execute(SQL["queue_running"], (queue, limit)).fetchall()]
 

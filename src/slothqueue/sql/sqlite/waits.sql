@@ -201,6 +201,12 @@ insert into _sloth_start (queue, at, job, fence) values (?1, ?2, ?3, ?4) on conf
 -- name: drop_starts
 delete from _sloth_start where queue = ?1 and at <= ?2
 
+-- name: starts_ahead
+-- scan: a row per queue
+-- Whether there is a start later than this: the clock was set back since.
+select 1 from _sloth_queue q
+where q.rate is not null and exists (select 1 from _sloth_start s where s.queue = q.id and s.at > ?1)
+
 -- name: future_starts
 update or replace _sloth_start set at = ?1 where at > ?1
 
