@@ -394,6 +394,31 @@ def test_a_snooze_of_nothing_goes_behind_the_others_of_its_key(sloth: Sloth, clo
     assert order_of(sloth) == [two.id, one.id]
 
 
+@pytest.mark.parametrize("act", ["hold", "cancel", "delete", "edit", "expire", "replace"])
+def test_what_happens_to_the_one_in_front_does_not_strand_the_others_of_its_key(
+    sloth: Sloth, clock: ManualClock, act: str
+):
+    one, two, three, four = [
+        sloth.queue("q").enqueue(n, concurrency_key="g", unique=str(n), expires=60 + 60 * n)
+        for n in range(4)
+    ]
+    lease = take(sloth, one)
+    assert sloth.queue("q").claim() is None
+    lease.complete()
+    check_filing(sloth)
+    {
+        "hold": two.hold,
+        "cancel": two.cancel,
+        "delete": lambda: delete_row(sloth, two),
+        "edit": lambda: two.edit(delay="1h"),
+        "expire": lambda: clock.advance(120),
+        "replace": lambda: sloth.queue("q").enqueue(
+            9, concurrency_key="g", unique="1", on_conflict="replace", delay="1h"
+        ),
+    }[act]()
+    assert order_of(sloth) == [three.id, four.id]
+
+
 @pytest.mark.parametrize("act", ["hold", "cancel", "delete", "edit"])
 def test_what_happens_to_one_that_is_kept_back_does_not_strand_the_others_of_its_key(
     sloth: Sloth, act: str
@@ -411,6 +436,14 @@ def test_what_happens_to_one_that_is_kept_back_does_not_strand_the_others_of_its
     assert sloth.queue("q").claim() is None
     lease.complete()
     assert order_of(sloth) == [three.id]
+
+
+def test_a_running_job_whose_row_is_deleted_does_not_strand_the_others_of_its_key(sloth: Sloth):
+    one, two, three = keyed(sloth, 1, 2, 3)
+    take(sloth, one)
+    assert sloth.queue("q").claim() is None
+    delete_row(sloth, one)
+    assert order_of(sloth) == [two.id, three.id]
 
 
 def test_a_holder_that_dies_lets_the_next_of_its_key_try(open_sloth: OpenSloth):

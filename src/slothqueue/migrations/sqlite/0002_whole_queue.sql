@@ -116,6 +116,15 @@ end;
 create trigger _sloth_job_extras_deleted after delete on _sloth_job when old.extras > 0 begin
     delete from _sloth_gated where lane = old.lane and priority = old.priority and due = old.due
         and id = old.id and gate = (select gate from _sloth_extra where job = old.id);
+    -- It ran or was the next to run: whoever waits for its concurrency key may try again.
+    insert into _sloth_ready select lane, priority, due, id from _sloth_gated
+    where old.state = 0 and old.parked = 0
+        and gate = (select gate from _sloth_extra where job = old.id);
+    update _sloth_job set parked = 0
+    where old.state = 0 and old.parked = 0 and id in (
+        select id from _sloth_gated where gate = (select gate from _sloth_extra where job = old.id));
+    delete from _sloth_gated where old.state = 0 and old.parked = 0
+        and gate = (select gate from _sloth_extra where job = old.id);
     delete from _sloth_expiry where job = old.id
         and at = (select expires from _sloth_extra where job = old.id);
     delete from _sloth_extra where job = old.id;
