@@ -90,6 +90,9 @@ def _facts(jobs: Jobs, tx: Tx, job: Job, now: Millis) -> Facts | None:
 def reason(facts: Facts, lacking: Need | None, now: Millis, living: Crew) -> str:
     """What keeps it from running: the reasons in the order in which a claim meets them."""
     job, queue = facts.job, facts.queue
+    if job.expires is not None and job.expires <= now:
+        since = _moment(job.expires, now)
+        return f"has expired at {since}, and is cancelled as soon as anybody looks for work"
     if job.parked & HELD:
         return f"{_held(job, now)}; `sloth unhold {job.id}` lets it go"
     if job.parked & BLOCKED:

@@ -262,6 +262,24 @@ def test_a_parent_row_deleted_while_it_runs_strands_nobody(sloth: Sloth):
     check_filing(sloth)
 
 
+def test_a_parent_may_be_deleted_twice_under_one_id(sloth: Sloth):
+    """The id of a replacement is the highest, so a foreign program that deletes it frees it."""
+    queue = sloth.queue("q")
+    old = queue.enqueue(1, unique="k")
+    children = [queue.enqueue(2, after=old)]
+    for _ in range(2):
+        new = queue.enqueue(1, unique="k", on_conflict="replace")
+        delete_row(sloth, new)
+        old = queue.enqueue(1, unique="k")
+        assert old.id == new.id
+        children.append(queue.enqueue(2, after=old))
+        rows(sloth, "update _sloth_edge set parent = ? where parent = ?", new.id, old.id)
+        delete_row(sloth, old)
+        old = queue.enqueue(1, unique="k")
+    assert queue.claim() is not None
+    check_filing(sloth)
+
+
 def test_a_child_row_that_is_deleted_is_in_nobodys_way(sloth: Sloth):
     parent = sloth.queue("q").enqueue("parent")
     child = sloth.queue("q").enqueue("child", after=parent)

@@ -110,6 +110,15 @@ def test_a_worker_that_lives_is_known_by_what_it_serves(sloth: Sloth, gate: Gate
     worker.value()
 
 
+def test_what_has_expired_is_not_said_to_start(sloth: Sloth, clock: ManualClock):
+    listener(sloth)
+    job = sloth.queue("q").enqueue(1, expires=60)
+    clock.advance(60)
+    assert "has expired" in job.why()
+    assert sloth.queue("q").claim() is None
+    assert "it expired before it could start" in job.why()
+
+
 @pytest.mark.parametrize("end", ["discard", "cancel"])
 def test_an_ended_job_tells_how_and_what_puts_it_back(sloth: Sloth, end: str):
     job = sloth.queue("q").enqueue(1)
@@ -124,6 +133,18 @@ def test_an_ended_job_tells_how_and_what_puts_it_back(sloth: Sloth, end: str):
         lease.fail("x")
         assert "was cancelled: by " in job.why()
         assert job.why().endswith(f"enough; `sloth retry {job.id}` puts it back")
+
+
+def test_the_turn_is_told_as_ageing_gives_it(sloth: Sloth, clock: ManualClock):
+    listener(sloth)
+    queue = sloth.queue("q", ageing=60)
+    old = queue.enqueue("old")
+    clock.advance(600)
+    new = queue.enqueue("new", priority=5)
+    assert "waits for its turn" in new.why()
+    assert "starts when it is claimed" in old.why()
+    take(sloth, old)
+    take(sloth, new)
 
 
 # ---- never guessed ------------------------------------------------------------------------------

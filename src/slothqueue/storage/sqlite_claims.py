@@ -171,12 +171,12 @@ class SqliteClaims:
 
     def _choose(self, tx: Tx, lanes: Sequence[int], limit: int, now: Millis) -> list[Head]:
         """The first jobs of the lanes of one queue that may start."""
-        heads = self._first(tx, lanes, limit)
+        heads = self.first(tx, lanes, limit)
         if all(head.plain for head in heads):
             return heads
         return self._sift(tx, lanes, limit, heads[0], now)
 
-    def _first(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Head]:
+    def first(self, tx: Tx, lanes: Sequence[int], limit: int) -> list[Head]:
         """In start order; with ageing, that of each moment."""
         each = [self._heads(tx, lane, limit) for lane in lanes]
         if any(heads and heads[0].ageing is not None for heads in each):
@@ -203,7 +203,7 @@ class SqliteClaims:
             limit = self.waits.room(tx, one.limits, now).least(limit)
         seen, fit = 0, []
         while limit and seen < SIFTED:
-            heads = self._first(tx, lanes, max(limit, BATCH))
+            heads = self.first(tx, lanes, max(limit, BATCH))
             fit = list(self._fit(tx, heads, limit, now))
             seen += len(heads)
             if len(fit) in (limit, len(heads)):

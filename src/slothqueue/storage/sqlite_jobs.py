@@ -179,9 +179,9 @@ class SqliteJobs(SqliteClaims):
         return tx.execute(SQL["is_running"], (job,)).fetchone() is not None
 
     def first_of(self, tx: Tx, lane: int) -> int | None:
-        """The id of the due job of this lane that starts first."""
-        row = tx.execute(SQL["ready_keys"], (lane, 1)).fetchone()
-        return row and int(row[2])
+        """The id of the due job of this lane that starts first, by the rule of claims."""
+        heads = self.first(tx, [lane], 1)
+        return heads[0].id if heads else None
 
     def find(
         self,

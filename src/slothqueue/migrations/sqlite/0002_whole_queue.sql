@@ -130,6 +130,6 @@ create trigger _sloth_job_extras_deleted after delete on _sloth_job when old.ext
     delete from _sloth_extra where job = old.id;
     delete from _sloth_ask where job = old.id;
     delete from _sloth_edge where child = old.id;
-    insert into _sloth_gone
+    insert or ignore into _sloth_gone
     select old.id where exists (select 1 from _sloth_edge where parent = old.id and ended = 0);
 end;
