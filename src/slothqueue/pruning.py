@@ -91,7 +91,7 @@ class Pruning:
             found = [row for row in found if queue is None or row.queue == queue]
             for start in range(0, len(found), SLICE):
                 part = found[start : start + SLICE]
-                total += len(part) if dry else len(self._delete(part))
+                total += len(self._would_go(part) if dry else self._delete(part))
             yield total, after
             if not after:
                 break
@@ -105,6 +105,10 @@ class Pruning:
         return lambda job: job.state in chosen and job.finished <= before
 
     # ---- deleting -------------------------------------------------------------------------------
+
+    def _would_go(self, jobs: list[EndedJob]) -> list[int]:
+        store, ids = self._store, [job.id for job in jobs]
+        return store.look(lambda tx: store.pruning.delete(tx, ids, dry=True))
 
     def _delete(self, jobs: list[EndedJob]) -> list[int]:
         store, ids = self._store, [job.id for job in jobs]

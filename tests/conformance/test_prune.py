@@ -112,6 +112,33 @@ def test_what_makes_no_sense_is_refused_and_deletes_nothing(
     assert len(sloth.jobs()) == 5
 
 
+def test_an_id_is_never_given_twice(sloth: Sloth, clock: ManualClock):
+    queue = sloth.queue("q")
+    ids = [queue.enqueue(n).id for n in range(3)]
+    queue.complete_many(queue.claim_many(3))
+    clock.advance(1)
+    assert [n for n, _ in sloth.pruned(0, dry=True)] == [2], "a dry run counts what a real one does"
+    assert sloth.prune(0) == 2
+    assert [job.id for job in sloth.jobs()] == [ids[-1]]
+    assert queue.enqueue("next").id == ids[-1] + 1
+    assert sloth.prune(0) == 1
+
+
+def test_a_parent_stays_while_a_child_may_want_its_result(sloth: Sloth, clock: ManualClock):
+    one, two = sloth.queue("p").enqueue_many([1, 2])
+    child = sloth.queue("q").enqueue(3, after=[one, two])
+    take(sloth, one).complete()
+    clock.advance(30 * DAY)
+    assert [n for n, _ in sloth.pruned(0, dry=True)] == [0]
+    assert sloth.prune(0) == sloth.prune() == 0
+    take(sloth, two).complete()
+    take(sloth, child).complete()
+    sloth.queue("q").enqueue("highest")
+    clock.advance(1)
+    assert sloth.prune(0) == 3
+    assert rows(sloth, "select * from _sloth_edge") == []
+
+
 def test_everything_that_belongs_to_a_job_goes_with_it(sloth: Sloth, clock: ManualClock):
     queue = sloth.queue("q", max_attempts=1)
     parent = queue.enqueue(0)

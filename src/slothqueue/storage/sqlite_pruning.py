@@ -18,17 +18,19 @@ class SqlitePruning:
         rows = tx.execute(SQL["ended_after"], (id, limit)).fetchall()
         return [EndedJob(*row) for row in rows]
 
-    def delete(self, tx: Tx, ids: Iterable[int]) -> list[int]:
+    def delete(self, tx: Tx, ids: Iterable[int], *, dry: bool = False) -> list[int]:
         """Delete those that have ended and that nobody waits for; returns their ids.
 
-        The highest id stays, for ids are never given again.
+        The highest id stays, for ids are never given again. `dry` deletes nothing.
         """
         highest = tx.execute(SQL["last_job"]).fetchone()[0]
-        return [id for id in ids if id < highest and self._delete(tx, id)]
+        free = [id for id in ids if id < highest and not self._is_awaited(tx, id)]
+        return free if dry else [id for id in free if self._delete(tx, id)]
+
+    def _is_awaited(self, tx: Tx, id: int) -> bool:
+        return tx.execute(SQL["is_awaited"], (id,)).fetchone() is not None
 
     def _delete(self, tx: Tx, id: int) -> bool:
-        if tx.execute(SQL["is_awaited"], (id,)).fetchone():
-            return False
         return bool(tx.execute(SQL["delete_ended"], (id,)).rowcount)
 
     def tidy(self, tx: Tx) -> None:
