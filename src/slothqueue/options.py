@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from . import codec
 from .clock import Clock, Millis
+from .errors import JobNotFound
 from .models import AFTER_FAILED, ON_INTERRUPT, Extra, NewJob
 from .storage.base import Edit
 from .timing import Duration, Moment, as_datetime, millis, moment, some_millis
@@ -104,7 +105,7 @@ def _extra(
     expires, since = _expires(ask("expires"), now, base)
     on_interrupt = _one_of(ask("on_interrupt", "retry"), "on_interrupt", ON_INTERRUPT)
     after_failed = _one_of(ask("after_failed", "cancel"), "after_failed", AFTER_FAILED)
-    held = who if ask("hold") else None
+    held = who if _flag(ask("hold"), "hold") else None
     after = parents(ask("after"))
     return Extra(
         expires, since, on_interrupt, after_failed, int(takes), gate, gate_limit, held, after
@@ -166,21 +167,23 @@ def parents(after: Any) -> tuple[int, ...]:
     """The ids of these jobs: one or many, as jobs or as ids."""
     if after is None:
         return ()
-    many = after if isinstance(after, (Sequence, set, frozenset)) else _each(after)
-    return tuple(_id(getattr(one, "id", one)) for one in many)
+    return tuple(_id(getattr(one, "id", one)) for one in _each(after))
 
 
 def _id(id: Any) -> int:
     if isinstance(id, bool) or not isinstance(id, int):
         raise ValueError(f"after takes jobs or their ids, not {id!r}")
+    if not 0 < id < 1 << 63:
+        raise JobNotFound.of(id)
     return id
 
 
-def _each(after: Any) -> Sequence[Any]:
+def _each(after: Any) -> Iterable[Any]:
     jobs = getattr(after, "jobs", None)
     if jobs is not None:  # a group
         return list(jobs)
-    return [after] if isinstance(after, int) or hasattr(after, "id") else list(after)
+    one = hasattr(after, "id") or isinstance(after, (str, bytes))
+    return [after] if one or not isinstance(after, Iterable) else after
 
 
 def check_count(value: Any, what: str, least: int, most: int) -> int:
@@ -188,6 +191,13 @@ def check_count(value: Any, what: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{what} must be a whole number from {least} to {most}, and is {value!r}")
     return value
+
+
+def _flag(value: Any, what: str) -> bool:
+    """Raises ValueError for what is true or false by accident."""
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{what} is True or False, not {value!r}")
+    return bool(value)
 
 
 def _one_of(value: Any, what: str, words: Sequence[str]) -> int:

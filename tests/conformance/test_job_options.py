@@ -55,11 +55,35 @@ BAD: list[dict[str, Any]] = [
     {"on_interrupt": 0},
     {"hold": "no"},
     {"hold": 1},
-    {"hold": None},
     {"timeout": 0},
     {"timeout": -1},
     {"timeout": "x"},
 ]
+
+
+@pytest.mark.parametrize("options", BAD, ids=lambda options: repr(options)[:50])
+def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
+    sloth: Sloth, options: dict[str, Any]
+):
+    @sloth.task(queue="q")
+    def work() -> None: ...
+
+    queue, name = sloth.queue("q"), next(iter(options))
+    calls = [
+        lambda: queue.enqueue(1, **options),
+        lambda: queue.enqueue_command(["true"], **options),
+        lambda: work.using(**options).enqueue(),
+    ]
+    if "unique" not in options:
+        calls.append(lambda: queue.enqueue_many([1, 2], **options))
+    for call in calls:
+        with pytest.raises(ValueError, match=name):
+            call()
+    with pytest.raises(ValueError, match=name), sloth.transaction() as tx:
+        tx.queue("q").enqueue(1, **options)
+    assert every_job(sloth) == []
+    for table in ("extra", "edge", "expiry"):
+        assert rows(sloth, f"select * from _sloth_{table}") == []
 
 
 @pytest.mark.parametrize("option", ["prio", "uniq", "depends_on", "queue"])

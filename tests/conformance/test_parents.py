@@ -186,6 +186,21 @@ def test_a_parent_that_is_named_twice_counts_once(sloth: Sloth, how: str):
     assert kinds(child) == kinds(grandchild) == ["enqueued", "cancelled"]
 
 
+@pytest.mark.parametrize("unknown", [0, -1, 99, 2**40, 2**63 - 1, 2**63, 2**70, -(2**70)])
+def test_an_unknown_parent_is_said_to_be_unknown_and_nothing_is_written(sloth: Sloth, unknown: int):
+    queue = sloth.queue("q")
+    parent = queue.enqueue("parent")
+    before = rows(sloth, "select extras from _sloth_job")
+    for after in (unknown, [unknown], [parent, unknown]):
+        with pytest.raises(JobNotFound, match=f"no job {unknown}"):
+            queue.enqueue("child", after=after)
+        with pytest.raises(JobNotFound):
+            queue.enqueue_many([1, 2], after=after)
+    assert len(every_job(sloth)) == 1
+    assert rows(sloth, "select extras from _sloth_job") == before
+    assert rows(sloth, "select * from _sloth_edge") == []
+
+
 def test_an_unknown_parent_leaves_the_rest_of_a_transaction(sloth: Sloth):
     with sloth.transaction() as tx:
         parent = tx.queue("q").enqueue("parent")
