@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .clock import Millis
@@ -114,31 +114,34 @@ class Control:
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state not in (FAILED, CANCELLED):
                 raise WrongState(_not(job, "only a failed or cancelled job can be"))
-            self._revive(tx, job, now)
-            if children:
-                self._revive_children(tx, [job.id], now)
+            family = [job, *(self._descendants(tx, job) if children else ())]
+            self._refuse_taken(tx, family)
+            self.store.waits.revive(tx, family, now, whoever())
 
         self._with(id, work)
 
-    def _revive(self, tx: Tx, job: Known, now: Millis) -> None:
-        waits = self.store.waits
-        other = None if job.key is None else waits.with_key(tx, job.key)
-        if other is not None:
-            raise WrongState(
-                f"job {job.id} cannot be put back: its key {bare_key(job.key)!r} belongs to job "
-                f"{other} by now. Cancel that one first, or leave this one"
-            )
-        waits.revive(tx, job, now, whoever())
-
-    def _revive_children(self, tx: Tx, parents: list[int], now: Millis) -> None:
-        waits = self.store.waits
+    def _descendants(self, tx: Tx, job: Known) -> Iterator[Known]:
+        """Those that were cancelled with it, and with them in turn."""
+        parents = [job.id]
         while parents:
             parent = parents.pop()
-            for id in waits.children(tx, parent):
-                child = waits.known(tx, id)
+            for id in self.store.waits.children(tx, parent):
+                child = self.store.waits.known(tx, id)
                 if child is not None and self._went_with(tx, child, parent):
-                    self._revive(tx, child, now)
                     parents.append(id)
+                    yield child
+
+    def _refuse_taken(self, tx: Tx, jobs: list[Known]) -> None:
+        owners: dict[str, int] = {}
+        for job in jobs:
+            if job.key is None:
+                continue
+            other = owners.setdefault(job.key, self.store.waits.with_key(tx, job.key) or job.id)
+            if other != job.id:
+                raise WrongState(
+                    f"job {job.id} cannot be put back: its key {bare_key(job.key)!r} belongs to "
+                    f"job {other} by now. Cancel that one first, or leave this one"
+                )
 
     def _went_with(self, tx: Tx, child: Known, parent: int) -> bool:
         """Whether it was cancelled because of this parent."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import JobNotFound, ManualClock, Sloth
+from slothqueue import JobNotFound, ManualClock, Sloth, WrongState
 
 from .keeping import ENDS, check_filing, delete_row, rows, take
 from .running import idle
@@ -255,6 +255,31 @@ def test_a_child_revived_alone_runs_without_the_parent_that_failed(sloth: Sloth)
     take(sloth, child)
 
 
+@pytest.mark.parametrize("sides", [1, 3])
+def test_a_family_that_is_revived_waits_for_each_other_as_before(sloth: Sloth, sides: int):
+    """One side is longer than the other: the last waits for both ends whatever is revived first."""
+    queue = sloth.queue("q", max_attempts=1)
+    for longer_first in (True, False):
+        top = queue.enqueue("top")
+        long = [queue.enqueue("long", after=top)]
+        for _ in range(sides):
+            long.append(queue.enqueue("long", after=long[-1]))
+        short = queue.enqueue("short", after=top, priority=1)
+        ends = [long[-1], short] if longer_first else [short, long[-1]]
+        last = queue.enqueue("last", after=ends, priority=1)
+        take(sloth, top).fail("no")
+        assert last.refresh().state == "cancelled"
+        top.revive(children=True)
+        check_filing(sloth)
+        assert all(job.refresh().state == "queued" for job in [*long, short, last])
+        order = []
+        while lease := queue.claim():
+            order.append(lease.id)
+            lease.complete()
+        assert order[-1] == last.id
+        assert len(order) == 4 + sides
+
+
 def test_only_those_are_revived_with_their_parent_that_were_cancelled_with_it(sloth: Sloth):
     queue = sloth.queue("q", max_attempts=1)
     parent = queue.enqueue("parent")
@@ -264,6 +289,21 @@ def test_only_those_are_revived_with_their_parent_that_were_cancelled_with_it(sl
     parent.revive(children=True)
     assert (with_it.refresh().state, apart.refresh().state) == ("queued", "cancelled")
     assert with_it.refresh().blocked
+
+
+def test_two_of_one_key_are_not_revived_together(sloth: Sloth):
+    queue = sloth.queue("q", max_attempts=1)
+    parent = queue.enqueue("parent")
+    children = []
+    for _ in range(2):
+        children.append(queue.enqueue("child", after=parent, unique="k"))
+        take(sloth, parent).fail("no")
+        parent.revive()
+    take(sloth, parent).fail("no")
+    with pytest.raises(WrongState, match=f"key 'k' belongs to job {children[0].id}"):
+        parent.revive(children=True)
+    assert {job.refresh().state for job in (parent, *children)} == {"failed", "cancelled"}
+    check_filing(sloth)
 
 
 def test_a_parent_row_deleted_while_it_runs_strands_nobody(sloth: Sloth):

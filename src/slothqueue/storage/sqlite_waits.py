@@ -8,6 +8,7 @@ transaction that ends it, by `ended`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from ..clock import Millis
 from ..errors import JobNotFound, WrongState
@@ -190,21 +191,28 @@ class SqliteWaits(SqliteLimits):
         tx.execute(SQL["end_queued"], (job.id, CANCELLED, now, reason))
         self.note(tx, job.id, "cancelled", now, reason)
 
-    def revive(self, tx: Tx, job: Known, now: Millis, who: str) -> None:
-        """Put an ended job back, with as many attempts as it had at first."""
-        budget = (
-            job.queue_max_attempts if job.max_attempts is None else job.max_attempts - job.spent
-        )
-        self._with_extra(tx, job.id)
-        tx.execute(SQL["set_spent"], (job.id, job.attempts))
+    def revive(self, tx: Tx, jobs: Sequence[Known], now: Millis, who: str) -> None:
+        """Put ended jobs back, with as many attempts as they had at first.
+
+        All of them live again before any is filed, because some may wait for others.
+        """
+        for job in jobs:
+            budget = (
+                job.queue_max_attempts if job.max_attempts is None else job.max_attempts - job.spent
+            )
+            self._with_extra(tx, job.id)
+            tx.execute(SQL["set_spent"], (job.id, job.attempts))
+            tx.execute(SQL["revive_job"], (job.id, now, job.attempts + max(budget, 1)))
+            self.note(tx, job.id, "revived", now, who)
+        for job in jobs:
+            self._file_revived(tx, job._replace(parked=0, due=now, base=None), now)
+
+    def _file_revived(self, tx: Tx, job: Known, now: Millis) -> None:
         tx.execute(SQL["wait_again"], (job.id,))
-        parked = BLOCKED * (tx.execute(SQL["still_waits"], (job.id,)).fetchone() is not None)
-        tx.execute(SQL["revive_job"], (job.id, now, job.attempts + max(budget, 1), parked))
-        if not parked:
-            self._file(tx, job.id, job.lane, job.priority, now, None, now)
+        waits = tx.execute(SQL["still_waits"], (job.id,)).fetchone() is not None
+        self._park(tx, job, BLOCKED if waits else 0, now)
         if job.expires is not None:
             self._expire_again(tx, job.id, job.expires, now)
-        self.note(tx, job.id, "revived", now, who)
 
     def _expire_again(self, tx: Tx, id: int, expires: Millis, now: Millis) -> None:
         """Whoever puts back what has expired wants it to run; before that it expires as asked."""

@@ -51,7 +51,7 @@ update _sloth_job set state = ?2, finished = ?3, parked = 0, message = ?4 where 
 
 -- name: revive_job
 update _sloth_job
-set state = 0, due = ?2, base = null, finished = ?2, max_attempts = ?3, parked = ?4, message = null
+set state = 0, due = ?2, base = null, finished = ?2, max_attempts = ?3, message = null
 where id = ?1
 
 -- name: edit_job
