@@ -53,7 +53,8 @@ class Control:
     def cancel(self, id: int, reason: str | None, grace: Millis) -> None:
         """End a waiting job, ask a running one to end; nothing happens to one that has ended."""
         who = "by " + whoever() + (f": {reason}" if reason else "")
-        if self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace)):
+        runs = self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace))
+        if runs and not self.store.bound:
             self.upkeep.run()  # its holder may be dead, or a shim without a worker
 
     def _cancel(self, tx: Tx, job: Known, now: Millis, who: str, grace: Millis) -> bool:

@@ -246,6 +246,18 @@ def test_to_cancel_a_running_job_inside_a_transaction_waits_for_nobody(sloth: Sl
     assert job.refresh().state == "cancelled"
 
 
+def test_to_cancel_inside_a_transaction_does_not_wait_for_the_transaction(open_sloth: OpenSloth):
+    """The rota, which a cancel asks to look at once, cannot take back anything before its end."""
+    dead, sloth = open_sloth(), open_sloth(busy_timeout=0.5)
+    job = sloth.queue("q").enqueue(1, unique="k")
+    take(dead, job)
+    dead.close()
+    with sloth.transaction() as tx:
+        tx.queue("q").enqueue(1, unique="k").cancel()
+    sloth.verbs.upkeep.run()
+    assert job.refresh().state == "cancelled"
+
+
 # ---- hold ---------------------------------------------------------------------------------------
 
 
