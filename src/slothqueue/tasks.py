@@ -125,6 +125,8 @@ class Task(Generic[P, R]):
         """The same task with options for what it enqueues; see `Options`."""
         if unknown := options.keys() - KNOWN:
             raise TypeError(f"using() knows {', '.join(sorted(KNOWN))}, not {', '.join(unknown)}")
+        if options.get("after") is not None:
+            options["after"] = parents(options["after"])  # read now: it may be read only once
         return self._copy(self.home, Options(**{**self.options, **options}))
 
     def within(self, home: Home) -> Task[P, R]:

@@ -408,6 +408,19 @@ def test_results_are_passed_on_in_the_order_of_the_parents(sloth: Sloth):
     assert job.result(timeout=0) == [3, 1, 2, 9]
 
 
+def test_parents_may_come_from_what_can_be_read_only_once(sloth: Sloth):
+    @sloth.task()
+    def show(*values: object) -> None: ...
+
+    parents = sloth.queue("q").enqueue_many([1, 2])
+    ids = [job.id for job in parents]
+    task = show.using(after=(job for job in parents), pass_results=True)
+    assert [task.enqueue().parents for _ in range(2)] == [ids, ids]
+    assert sloth.queue("q").enqueue(3, after=iter(ids)).parents == ids
+    many = sloth.queue("q").enqueue_many([3, 4], after=iter(ids))
+    assert [job.parents for job in many] == [ids, ids]
+
+
 def test_a_failed_parent_of_a_child_that_runs_anyway_passes_none(sloth: Sloth):
     @sloth.task(max_attempts=1)
     def fail() -> None:
