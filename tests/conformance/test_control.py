@@ -209,7 +209,7 @@ def test_a_coroutine_is_told_and_may_end_as_it_likes(sloth: Sloth, gate: Gate, a
 
         gate.entered.release()
         while not current_job().stopping:
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(gate.opened.wait, 0.01)
         raise RuntimeError("gave up")
 
     job = work.enqueue()
@@ -321,9 +321,9 @@ def test_a_revived_job_has_a_fresh_budget_each_time_and_no_token_comes_twice(
     sloth: Sloth, clock: ManualClock
 ):
     queue = sloth.queue("q", max_attempts=2, backoff=(0, 0))
-    for options in ({}, {"max_attempts": 3}):
-        budget = options.get("max_attempts", 2)
-        job = queue.enqueue(1, **options)
+    for own in (None, 3):
+        budget = own or 2
+        job = queue.enqueue(1, max_attempts=own)
         tokens, fences = [], []
         for _ in range(3):
             for _ in range(budget):
@@ -550,8 +550,10 @@ def test_what_comes_free_wakes_whoever_waits_to_claim(
 ):
     sloth, other = open_sloth(), open_sloth()
     parent = sloth.queue("p").enqueue(0, unique="k")
-    options = {"unhold": {"hold": True}, "cancel parent": {"after": parent, "after_failed": "run"}}
-    job = sloth.queue("q").enqueue(1, unique="k", **options.get(act, {"hold": True}))
+    options: Any = {"hold": True}
+    if act == "cancel parent":
+        options = {"after": parent, "after_failed": "run"}
+    job = sloth.queue("q").enqueue(1, unique="k", **options)
     wait = aside(lambda: other.queue("q").wait(timeout="1h"))
     assert not wait.over(0.1)
     if act == "unhold":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ BAD: list[dict[str, Any]] = [
     {"after": [True]},
     {"after": 1.5},
     {"after": [None]},
-    {"after": object()},
+    {"after": 1j},
     {"after": {"a": 1}},
     {"after_failed": "ignore"},
     {"after_failed": None},
@@ -69,7 +70,7 @@ def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
     def work() -> None: ...
 
     queue, name = sloth.queue("q"), next(iter(options))
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: queue.enqueue(1, **options),
         lambda: queue.enqueue_command(["true"], **options),
         lambda: work.using(**options).enqueue(),
@@ -88,8 +89,9 @@ def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
 
 @pytest.mark.parametrize("option", ["prio", "uniq", "depends_on", "queue"])
 def test_an_option_that_there_is_not_is_refused_by_name(sloth: Sloth, option: str):
+    asked: Any = {option: 1}
     with pytest.raises(TypeError, match=option):
-        sloth.queue("q").enqueue(1, **{option: 1})  # type: ignore[misc]
+        sloth.queue("q").enqueue(1, **asked)
     assert every_job(sloth) == []
 
 
@@ -99,7 +101,8 @@ def test_nothing_asked_is_nothing_done(sloth: Sloth):
         1, unique=None, after=None, expires=None, concurrency_key=None, hold=False, timeout=None,
         delay=None, run_at=None, max_attempts=None,
     )  # fmt: skip
-    many = [sloth.queue("q").enqueue(1, after=after) for after in ([], (), set())]
+    nobody: list[Any] = [[], (), set()]
+    many = [sloth.queue("q").enqueue(1, after=after) for after in nobody]
     assert rows(sloth, "select extras, parked from _sloth_job") == [(0, 0)] * 4
     for one in (job, *many):
         assert (one.parents, one.held, one.blocked, one.unique) == ([], False, False, None)

@@ -125,7 +125,7 @@ def test_a_holder_that_is_killed_makes_room_at_once(
 ):
     sloth = open_sloth(clock=None)
     queue = sloth.queue("q", concurrency=1 if limit == "queue" else None, max_attempts=1)
-    options = {"concurrency_key": "g"} if limit == "key" else {}
+    options: Any = {"concurrency_key": "g"} if limit == "key" else {}
     first, second = queue.enqueue(1, **options), queue.enqueue(2, **options)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, sloth.path],

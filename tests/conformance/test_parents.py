@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from slothqueue import JobNotFound, ManualClock, Sloth, WrongState
+from slothqueue import Job, JobNotFound, ManualClock, Sloth, WrongState
 
 from .keeping import ENDS, check_filing, delete_row, rows, take
 from .running import idle
 from .telling import every_job, kinds
 
 
-def ended_as(sloth: Sloth, clock: ManualClock, end: str, **options: Any):
+def ended_as(sloth: Sloth, clock: ManualClock, end: str) -> tuple[Job, Callable[[], None]]:
     """A parent in its own queue that is still live, and what ends it."""
     queue = sloth.queue("parents", max_attempts=1)
-    parent = queue.enqueue("parent", **({"expires": 60} if end == "expired" else {}), **options)
+    expires = 60 if end == "expired" else None
+    parent = queue.enqueue("parent", expires=expires)
 
     def act() -> None:
         ENDS[end](sloth, parent)
@@ -427,9 +428,9 @@ def test_a_failed_parent_of_a_child_that_runs_anyway_passes_none(sloth: Sloth):
         raise ValueError("no")
 
     @sloth.task()
-    def show(value: object) -> str:
-        return repr(value)
+    def show(*values: object) -> str:
+        return repr(values)
 
     job = show.using(after=fail.enqueue(), after_failed="run", pass_results=True).enqueue()
     idle(sloth)
-    assert job.result(timeout=0) == "None"
+    assert job.result(timeout=0) == "(None,)"

@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from slothqueue import ManualClock, Sloth, WrongState
+from slothqueue import Lease, ManualClock, Sloth, WrongState
 
 from .keeping import check_filing, delete_row, rows, take
 from .telling import every_job, kinds
@@ -38,12 +39,13 @@ def test_a_key_counts_within_its_queue_and_across_what_is_in_it(sloth: Sloth):
 def test_a_key_is_taken_in_every_state_of_a_live_job(sloth: Sloth, clock: ManualClock):
     queue = sloth.queue("q", backoff=(2, "1h"))
     parent = queue.enqueue("parent", delay="1h")
-    for name, options in {
+    waits: dict[str, Any] = {
         "scheduled": {"delay": "2h"},
         "held": {"hold": True},
         "blocked": {"after": parent},
         "expiring": {"expires": "1h"},
-    }.items():
+    }
+    for name, options in waits.items():
         job = queue.enqueue(name, unique=name, **options)
         assert queue.enqueue("again", unique=name).id == job.id
     job = queue.enqueue("runs", unique="k", priority=5)
@@ -147,7 +149,7 @@ def test_the_children_of_a_replaced_job_wait_for_the_new_one(sloth: Sloth):
 def test_whatever_waits_can_be_replaced(sloth: Sloth, wait: str):
     queue = sloth.queue("q")
     parent = queue.enqueue("parent", concurrency_key="g", priority=9)
-    options = {
+    options: Any = {
         "held": {"hold": True},
         "blocked": {"after": parent},
         "scheduled": {"delay": "1h"},
@@ -269,7 +271,7 @@ def _ask(other: subprocess.Popen[str], times: int, said: list[str]) -> None:
         said.append(other.stdout.readline())
 
 
-def _next_state(lease, n: int) -> None:  # type: ignore[no-untyped-def]
+def _next_state(lease: Lease, n: int) -> None:
     job = lease.job
     act = n % 7
     if act == 0:

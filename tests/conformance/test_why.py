@@ -175,7 +175,7 @@ def test_what_is_said_to_wait_is_not_claimed_and_what_is_said_to_be_free_is(
 ):
     sloth, dice = open_sloth(), random.Random(seed)
     listener(sloth)
-    options = [{}, {"concurrency": 2}, {"rate": (2, 20)}, {"ageing": 30}]
+    options: list[dict[str, Any]] = [{}, {"concurrency": 2}, {"rate": (2, 20)}, {"ageing": 30}]
     queue = sloth.queue("q", backoff=(0, 0), lease="1d", **options[seed % 4])
     jobs: list[Job] = []
     leases: list[Any] = []

@@ -188,6 +188,7 @@ NEIGHBORS = {
     ("storage.sqlite", "storage.turns"),
     # jobs and what they are made of
     ("control", "options"),
+    ("control", "settling"),
     ("control", "upkeep"),
     ("crew", "lanes"),
     ("crew", "presence"),
