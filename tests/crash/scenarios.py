@@ -18,11 +18,13 @@ from typing import Any
 from slothqueue import LeaseLost
 from slothqueue.storage import checkpoints
 
-from . import support_tasks
+from . import scenarios_waits, support_tasks
 from .support import EFFECTS, complete_with_effect, finish, rows
 from .support_kills import Program, Stage, main, scenario
 
 HOUR = 3600.0
+MORE = (scenarios_waits,)
+"""Where other scenarios are: to import them is to have them."""
 
 
 # ---- enqueue ------------------------------------------------------------------------------------

@@ -15,29 +15,40 @@ from typing import Any
 from slothqueue import LeaseLost, Sloth
 from slothqueue.clock import SystemClock
 
+from ..filing import check_filing
+from ..filing import rows as rows
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
 MARK = "SLOTH_CRASH_TEST"
 EFFECTS = "create table if not exists effects (job integer not null, attempt integer not null)"
 
 # What may follow what in the history of a job, by kind.
-_AT_REST = {"enqueued", "retried", "reclaimed", "snoozed", "released"}
+_HELD_BACK = {"held", "edited"}
+_GIVEN_BACK = {"retried", "reclaimed", "snoozed", "released"}
+_AT_REST = {"enqueued", "unheld", "revived", *_HELD_BACK, *_GIVEN_BACK}
+_RUNS = {"claimed", "progress"}
 _AFTER = {
-    "claimed": _AT_REST,
-    "completed": {"claimed"},
-    "failed_attempt": {"claimed"},
-    "reclaimed": {"claimed"},
-    "snoozed": {"claimed"},
-    "released": {"claimed"},
+    "claimed": _AT_REST - {"held"},
+    "progress": _RUNS,
+    "completed": _RUNS,
+    "failed_attempt": _RUNS,
+    "reclaimed": _RUNS,
+    "snoozed": _RUNS,
+    "released": _RUNS,
     "retried": {"failed_attempt"},
-    "failed": {"claimed", "failed_attempt", "reclaimed"},
-    "cancelled": {"claimed", *_AT_REST},
+    "failed": {"failed_attempt", "reclaimed", *_RUNS},
+    "held": _AT_REST - {"held"},
+    "unheld": _HELD_BACK,
+    "edited": {"failed", "cancelled", *_AT_REST},
+    "cancelled": _AT_REST | _RUNS,
+    "revived": {"failed", "cancelled", "edited"},
 }
 _LAST = {
-    "cancelled": {"cancelled"},
     "done": {"completed"},
-    "failed": {"failed"},
-    "running": {"claimed"},
+    "failed": {"failed", "edited"},
+    "cancelled": {"cancelled", "edited"},
+    "running": _RUNS,
     "queued": _AT_REST,
 }
 
@@ -103,15 +114,6 @@ def finish(sloth: Sloth, clock: Ahead, queues: tuple[str, ...] = ("mail",)) -> N
 # ---- what must hold -----------------------------------------------------------------------------
 
 
-def rows(path: Any, sql: str, *parameters: Any) -> list[Any]:
-    """What a plain client reads."""
-    connection = sqlite3.connect(path, timeout=5)
-    try:
-        return connection.execute(sql, parameters).fetchall()
-    finally:
-        connection.close()
-
-
 def writer_gets_in(path: Any) -> None:
     """The dead leave no lock: a plain client that does not wait may write at once."""
     connection = sqlite3.connect(path, timeout=0, isolation_level=None)
@@ -135,13 +137,7 @@ def audit(sloth: Sloth) -> dict[int, Any]:
 def check_file(path: Any) -> None:
     """The file is sound, and every job is in exactly one place."""
     assert rows(path, "pragma integrity_check") == [("ok",)]
-    waiting = "select id from _sloth_ready union all select id from _sloth_sched"
-    places = Counter(
-        row[0] for row in rows(path, waiting + " union all select id from _sloth_running")
-    )
-    assert set(places.values()) <= {1}, f"jobs in two places: {places}"
-    live = {row[0] for row in rows(path, "select id from _sloth_job where state < 2")}
-    assert live == set(places), f"in the wrong place: {live ^ set(places)}"
+    check_filing(path)
 
 
 def check_history(job: Any) -> None:

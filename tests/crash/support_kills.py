@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slothqueue import Sloth
+from slothqueue.models import ENDED
 
+from ..filing import check_filing, rows
 from .support import (
     Ahead,
     audit,
@@ -120,6 +122,8 @@ class Scenario(NamedTuple):
     stays: Callable[[Any], None] | None = None
     """What the preparing process, which lives on meanwhile, does at the very end."""
     effects: bool = True
+    ends: tuple[str, ...] = ("done", "failed")
+    """The states in which jobs may be at the very end."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -222,17 +226,19 @@ def look(one: Scenario, folder: Path) -> None:
     stage = Stage(folder, Ahead(one.ahead))
     if os.path.exists(stage.path):
         writer_gets_in(stage.path)
+        if rows(stage.path, "select 1 from sqlite_master where name = '_sloth_gone'"):
+            check_filing(stage.path)
     if one.rest is None:
         finish(stage.sloth, stage.clock)
     else:
         one.rest(stage)
     jobs = audit(stage.sloth)
-    assert {job.state for job in jobs.values()} <= {"done", "failed"}, jobs
+    assert {job.state for job in jobs.values()} <= set(one.ends), jobs
     lost = [id for id in stage.confirmed("enqueued") if id not in jobs]
     assert not lost, f"confirmed and lost: {lost}"
-    for what, state in (("done", "done"), ("failed", "failed")):
-        wrong = [id for id in stage.confirmed(what) if jobs[id].state != state]
-        assert not wrong, f"confirmed as {what}, and is not: {wrong}"
+    for state in ENDED:
+        wrong = [id for id in stage.confirmed(state) if jobs[id].state != state]
+        assert not wrong, f"confirmed as {state}, and is not: {wrong}"
     if one.effects:
         check_effects(stage.path, jobs)
     if one.look is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from . import scenarios_waits as waits
 from .scenarios import __name__ as PROGRAMS
 from .support import ROOT
 from .support_kills import SCENARIOS
@@ -20,8 +21,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills
 WORKERS = {"work_in_threads": 3, "work_in_children": 7, "work_on_commands": 7}
 """Programs of many statements, and at every which of them they are killed in the default run."""
 
+WAITS = [name for name, one in SCENARIOS.items() if one.act.__module__ == waits.__name__]
+EVERY_FIFTH = 5
+"""Programs of a hundred statements each: all of them are taken in the slow run."""
+
 WRONG = ("effect_apart",)
-BY_HAND = [name for name in SCENARIOS if name not in (*WORKERS, *WRONG)]
+BY_HAND = [name for name in SCENARIOS if name not in (*WORKERS, *WRONG, *WAITS)]
 
 
 def start(name: str, when: str, step: int, folder: Path) -> subprocess.Popen[str]:
@@ -64,6 +69,17 @@ def test_a_program_that_can_do_a_thing_twice_is_found_out(tmp_path: Path):
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_program_may_be_killed_at_every_statement(name: str, tmp_path: Path):
+    unharmed(kill_everywhere(name, tmp_path))
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_program_about_waiting_may_be_killed_at_any_statement(name: str, tmp_path: Path):
+    unharmed(kill_everywhere(name, tmp_path, step=EVERY_FIFTH))
+
+
+@pytest.mark.slow(reason="several processes for each of two thousand statements")
+@pytest.mark.parametrize("name", WAITS)
+def test_a_program_about_waiting_may_be_killed_at_every_statement(name: str, tmp_path: Path):
     unharmed(kill_everywhere(name, tmp_path))
 
 
