@@ -192,6 +192,22 @@ def test_many_go_in_slices_and_steps_tell_how_far_it_is(sloth: Sloth, clock: Man
     assert sloth.stats()["done"] == 0
 
 
+def test_a_worker_prunes_by_itself_while_it_has_other_work(sloth: Sloth, clock: ManualClock):
+    one_of_each(sloth)
+
+    @sloth.task()
+    def work() -> None:
+        clock.advance(10)
+
+    clock.advance(7 * DAY)
+    worker = sloth.worker(pool="thread", concurrency=1)
+    for _ in range(3):
+        work.enqueue()
+    worker.run_until_idle()
+    assert {job.state for job in sloth.jobs(queue="q")} == {"failed", "queued"}
+    check_filing(sloth)
+
+
 def test_an_empty_store_is_pruned_to_nothing(sloth: Sloth):
     assert sloth.prune() == sloth.prune(0) == 0
 

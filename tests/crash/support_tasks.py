@@ -7,6 +7,8 @@ import os
 import signal
 import time
 
+from slothqueue import current_job
+
 
 def note(path: str, n: int) -> int:
     """Write a line, all at once."""
@@ -56,3 +58,23 @@ async def wait_for_on_the_loop(path: str, n: int, gate: str) -> int:
         await asyncio.sleep(0.005)
     note(path, -n)
     return n
+
+
+def until_told(path: str, n: int) -> None:
+    """Go on until the job is cancelled, and say so."""
+    note(path, n)
+    end = time.monotonic() + 60
+    while not current_job().stopping and time.monotonic() < end:
+        time.sleep(0.005)
+    note(path, -n)
+    raise RuntimeError("I was told to stop")
+
+
+async def until_told_on_the_loop(path: str, n: int) -> None:
+    """The same as a coroutine."""
+    note(path, n)
+    end = time.monotonic() + 60
+    while not current_job().stopping and time.monotonic() < end:
+        await asyncio.sleep(0.005)
+    note(path, -n)
+    raise RuntimeError("I was told to stop")

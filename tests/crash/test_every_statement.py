@@ -80,7 +80,7 @@ def test_a_program_about_waiting_may_be_killed_at_any_statement(name: str, tmp_p
 @pytest.mark.slow(reason="several processes for each of two thousand statements")
 @pytest.mark.parametrize("name", WAITS)
 def test_a_program_about_waiting_may_be_killed_at_every_statement(name: str, tmp_path: Path):
-    unharmed(kill_everywhere(name, tmp_path))
+    unharmed(kill_everywhere(name, tmp_path, seconds=500))
 
 
 @pytest.mark.parametrize("name", WORKERS)
