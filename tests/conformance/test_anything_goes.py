@@ -37,6 +37,10 @@ class Anything:
         return self.sloth.queue(self.dice.choice(QUEUES))
 
     def job(self) -> Job:
+        """Most often one that is live."""
+        live = self.sloth.jobs(state=self.dice.choice(["queued", "running"]), limit=1_000)
+        if live and self.chance(70):
+            return self.dice.choice(live)
         return self.sloth.job(self.dice.randint(1, max(self.last, 1)))
 
     def chance(self, percent: int) -> bool:
@@ -49,18 +53,18 @@ class Anything:
         if self.chance(30):
             asked |= {"unique": self.dice.choice("uvw")}
             asked |= {"on_conflict": self.dice.choice(["return", "replace", "error"])}
-        if self.chance(40) and self.last:
+        if self.chance(25) and self.last:
             asked["after"] = [
                 self.dice.randint(1, self.last) for _ in range(self.dice.choice([1, 2, 3]))
             ]
             asked["after_failed"] = self.dice.choice(["cancel", "run"])
-        if self.chance(30):
+        if self.chance(20):
             asked["expires"] = self.dice.choice([0, 10, 300])
-        if self.chance(40):
-            asked["concurrency_key"] = (self.dice.choice("gh"), self.dice.choice([1, 1, 2]))
-        if self.chance(15):
+        if self.chance(70):
+            asked["concurrency_key"] = (self.dice.choice("ggh"), self.dice.choice([1, 1, 2]))
+        if self.chance(7):
             asked["hold"] = True
-        if self.chance(25):
+        if self.chance(15):
             asked["delay"] = self.dice.choice([0, 5, 120])
         asked["on_interrupt"] = self.dice.choice(["retry", "hold", "fail"])
         return asked
@@ -117,7 +121,9 @@ class Anything:
         queue.resume() if queue.paused else queue.pause()
 
     def delete(self) -> None:
-        delete_row(self.sloth, self.dice.randint(1, max(self.last - 1, 1)))
+        job = self.job()
+        if job.id < self.last:  # ids are ours: whoever deletes the latest has it given again
+            delete_row(self.sloth, job)
 
     def die(self) -> None:
         dead = self.sloths.pop(self.dice.randrange(2))
