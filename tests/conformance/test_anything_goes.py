@@ -23,7 +23,7 @@ class Anything:
     def __init__(self, open_sloth: OpenSloth, clock: ManualClock, seed: int) -> None:
         self.open, self.clock, self.dice = open_sloth, clock, random.Random(seed)
         self.sloths = [open_sloth() for _ in range(2)]
-        limits = self.dice.choice([{}, {"concurrency": 2}, {"rate": (3, 20)}, {"ageing": 30}])
+        limits: Any = self.dice.choice([{}, {"concurrency": 2}, {"rate": (3, 20)}, {"ageing": 30}])
         for name in QUEUES:
             self.sloth.queue(name, max_attempts=2, backoff=(0, 0), **limits)
         self.leases: list[Lease] = []
