@@ -175,7 +175,8 @@ def test_a_silent_holder_of_a_cancelled_job_loses_it(sloth: Sloth, clock: Manual
 def test_what_is_asked_of_one_attempt_is_not_asked_of_the_next(sloth: Sloth):
     job = sloth.queue("q").enqueue(1)
     lease = take(sloth, job)
-    job.send("text")
+    store = sloth.store
+    store.write(lambda tx: store.waits.ask(tx, job.id, "send", 0, "somebody", "text"))
     lease.release()
     assert rows(sloth, "select * from _sloth_ask") == []
     job.cancel()
