@@ -107,7 +107,7 @@ def test_a_command_gets_sigterm_at_once_and_its_receipt_is_in_the_history(world:
     world.wait_note(1)
     job.cancel("enough", grace=60)
     event = cancelled(world, job)
-    assert event.detail.startswith("was stopped; signalled: "), event
+    assert event.detail.startswith("was cancelled; signalled: "), event
     assert " sh" in event.detail
 
 

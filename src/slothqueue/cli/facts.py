@@ -91,6 +91,11 @@ def _arguments(payload: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
+def reason(job: Job) -> str | None:
+    """Why it is as it is: what it said at its end, who cancelled it, or its last error."""
+    return job.message if job.state in ("done", "cancelled") else job.error or job.message
+
+
 def exit_code(job: Job) -> int:
     """The exit code that stands for how a job ended: its own if it has one."""
     if job.state == "done":

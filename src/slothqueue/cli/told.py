@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .facts import reason
 from .screen import one_line, since
 from .session import Session
 
@@ -31,7 +32,7 @@ class Told:
     def end(self, job: Job) -> None:
         """Say how the job has ended."""
         tries = f" after {job.attempts} attempts" if job.attempts > 1 else ""
-        self._session.note(f"job {job.id} {job.state}{tries}: {_first(job.error or job.message)}")
+        self._session.note(f"job {job.id} {job.state}{tries}: {_first(reason(job))}")
 
 
 def silence(job: Job) -> str:
@@ -45,8 +46,7 @@ def silence(job: Job) -> str:
     if job.state == "running":
         return f"job {job.id} has written nothing yet"
     how = "its latest attempt failed" if job.state == "queued" else job.state
-    why = job.message if job.state == "done" else job.error or job.message
-    return f"job {job.id} wrote nothing; {how}: {_first(why)}"
+    return f"job {job.id} wrote nothing; {how}: {_first(reason(job))}"
 
 
 def _first(text: str | None) -> str:

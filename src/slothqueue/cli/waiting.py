@@ -55,7 +55,7 @@ def ended(session: Session, job: Job) -> str:
     from .screen import STATE_COLORS
 
     state = session.screen.paint(job.state, STATE_COLORS[job.state])
-    why = job.error or job.message if job.state == "failed" else job.message
+    why = facts.reason(job)
     return f"job {job.id} {state}" + (
         f": {one_line((why or '').partition(chr(10))[0])}" if why else ""
     )
