@@ -182,6 +182,8 @@ def _moment(moment: Millis, now: Millis) -> str:
     local = as_datetime(moment).astimezone()
     away = spoken(abs(moment - now))
     text = f"{local:%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    if 0 <= now - moment < 1_000:
+        return f"{text} (just now)"
     return f"{text} (in {away})" if moment > now else f"{text} ({away} ago)"
 
 

@@ -490,6 +490,16 @@ def test_what_could_not_run_anyway_starts_none(sloth: Cli):
     assert not workers(sloth.db)
 
 
+def test_a_queue_that_is_resumed_starts_one_for_what_is_due(sloth: Cli):
+    assert "started" not in sloth("pause", "default").err + sloth("resume", "default").err
+    sloth("pause", "default")
+    assert "started" not in sloth("add", "--", "true").err
+    assert "nothing happens until" in sloth("resume", "default", "--no-start").err
+    sloth("pause", "default")
+    assert "started a background worker" in sloth("resume", "default").err
+    assert sloth("wait", "1").text.startswith("job 1 done")
+
+
 @pytest.mark.parametrize(("before", "after"), [("hold", "unhold"), ("cancel", "retry")])
 def test_a_job_that_comes_back_starts_one(sloth: Cli, before: str, after: str):
     sloth.add("--hold", "--", "true")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..models import COUNTED
+from ..models import COMMAND, COUNTED
 from ..options import policy_change
 from ..queues import check_name
 from ..timing import millis
+from .background import ensure_worker, start_option
 from .limits import paused_since, queue_facts, queue_row, queue_rows, still_running, words
 from .looking import check_queue
 from .parsing import Parser, Usage, checked, none_or, some_duration, whole
@@ -82,8 +83,9 @@ def _drain(session: Session, sloth: Sloth, names: list[str]) -> None:
 
 def resume_options(parser: Parser) -> None:
     _names_option(parser)
+    start_option(parser)
     parser.describe(
-        "QUEUE...",
+        "QUEUE... [--no-start]",
         "Lets the jobs of a paused queue start again.",
         """
 sloth resume media
@@ -99,19 +101,28 @@ def resume_command(session: Session, options: Any) -> int:
     for name in options.queues:
         before = _row(sloth, name)
         sloth.queue(name).resume()
-        _tell(session, _row(sloth, name), _resumed(sloth, before))
+        waiting = _due(sloth, name)
+        _tell(session, _row(sloth, name), _resumed(before, sum(waiting.values())))
+        if waiting.get(COMMAND):
+            ensure_worker(session, queue=name, so="nothing happens until you start one")
     return 0
 
 
-def _resumed(sloth: Sloth, before: QueueRow) -> str:
+def _due(sloth: Sloth, queue: str) -> dict[int, int]:
+    """How many jobs of a queue are due, by what they are made of."""
+    now, jobs = sloth.clock.wall(), sloth.store.jobs
+    seen = sloth.store.read(
+        lambda tx: [
+            (lane.kind, jobs.waiting(tx, lane.id, now)[0])
+            for lane in sloth.verbs.lanes.select(tx, queue)
+        ]
+    )
+    return {kind: sum(n for one, n in seen if one == kind) for kind, _ in seen}
+
+
+def _resumed(before: QueueRow, waiting: int) -> str:
     if before.paused is None:
         return f"queue {before.name} was not paused"
-    now, jobs = sloth.clock.wall(), sloth.store.jobs
-    waiting = sloth.store.read(
-        lambda tx: sum(
-            jobs.waiting(tx, lane.id, now)[0] for lane in sloth.verbs.lanes.select(tx, before.name)
-        )
-    )
     due = f"; {waiting} of its jobs {'is' if waiting == 1 else 'are'} due" if waiting else ""
     return f"queue {before.name} resumed{due}"
 
