@@ -259,7 +259,8 @@ def set_the_clock_back(stage: Stage) -> None:
 
 def options_are_whole(stage: Stage) -> None:
     now = tuple(stage.sloth.queue("mail").options)
-    assert now in ((4, 2.0, 3_600_000, None), (7, 3.0, 60_000, 30_000), (2, 3.0, 60_000, None)), now
+    asked = ((4, 2.0, 3_600_000, None), (7, 3.0, 60_000, 30_000), (2, 3.0, 60_000, None))
+    assert now[:4] in asked, now
     changes = rows(stage.path, "select detail from _sloth_queue_change")
     assert len(changes) == (now[0] == 2), changes
 

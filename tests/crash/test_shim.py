@@ -46,6 +46,11 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     started.clean()
 
 
+def children(shim: int) -> list[str]:
+    """The names of all processes below a shim."""
+    return [one.name for one in processes.below(processes.look_around(), shim)]
+
+
 def is_locked(path: str) -> bool:
     file = os.open(path, os.O_RDONLY)
     try:
@@ -263,6 +268,7 @@ def test_the_lock_is_held_exactly_as_long_as_the_shim_lives(commands: Commands):
     command = commands.start("sleep", "999")
     assert is_locked(command.spawned.lock)
     assert os.stat(command.spawned.lock).st_mode & 0o777 == 0o600
+    until(lambda: children(command.spawned.pid) == ["sleep"], "it holds no copy of our files")
     command.spawned.signal(signal.SIGKILL)
     command.spawned.process.wait(DEADLINE)
     assert not is_locked(command.spawned.lock)

@@ -76,9 +76,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         hidden = import_module(f".{HIDDEN[words[0]]}", __package__)
         return int(hidden.main(words[1:]))
-    from .frame import perform
+    try:
+        from .frame import perform
 
-    return perform(words)
+        return perform(words)
+    except KeyboardInterrupt:  # before anything had begun, or while another one was being told
+        return 130
 
 
 def overview() -> str:
