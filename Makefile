@@ -8,12 +8,13 @@ PYTEST := $(PY) -m pytest
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-slow bench demo docs release clean
+.PHONY: help setup check test test-slow test-night bench demo docs release clean
 
 help:
 	@echo "make demo       watch real jobs survive killed workers, in under a minute"
 	@echo "make test       run the tests"
 	@echo "make test-slow  run the tests that are marked slow"
+	@echo "make test-night run those that take an hour"
 	@echo "make check      format, lint, types, the rules of the house"
 	@echo "make bench      print the figures that we promise"
 	@echo "make docs       build the documentation into site/"
@@ -65,7 +66,10 @@ test: $(READY)
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 test-slow: $(READY)
-	$(PYTEST) -m slow --timeout 600 || [ $$? -eq 5 ]  # 5: no test is slow
+	$(PYTEST) -m slow -n $(WORKERS) --timeout 600 || [ $$? -eq 5 ]  # 5: no test is slow
+
+test-night: $(READY)
+	$(PYTEST) -m night -n $(WORKERS) --timeout 3600
 
 bench: $(READY)
 	$(PY) -m benchmarks

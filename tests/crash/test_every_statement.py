@@ -23,7 +23,7 @@ WORKERS = {"work_in_threads": 3, "work_in_children": 7, "work_on_commands": 7}
 
 WAITS = [name for name, one in SCENARIOS.items() if one.act.__module__ == waits.__name__]
 EVERY_FIFTH = 5
-"""Programs of a hundred statements each: all of them are taken in the slow run."""
+"""Programs of a hundred statements each: all of them are taken at night."""
 
 WRONG = ("effect_apart",)
 BY_HAND = [name for name in SCENARIOS if name not in (*WORKERS, *WRONG, *WAITS)]
@@ -77,10 +77,11 @@ def test_a_program_about_waiting_may_be_killed_at_any_statement(name: str, tmp_p
     unharmed(kill_everywhere(name, tmp_path, step=EVERY_FIFTH))
 
 
-@pytest.mark.slow(reason="several processes for each of two thousand statements")
+@pytest.mark.night(reason="several processes for each of two thousand statements")
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", WAITS)
 def test_a_program_about_waiting_may_be_killed_at_every_statement(name: str, tmp_path: Path):
-    unharmed(kill_everywhere(name, tmp_path, seconds=500))
+    unharmed(kill_everywhere(name, tmp_path, seconds=1100))
 
 
 @pytest.mark.parametrize("name", WORKERS)

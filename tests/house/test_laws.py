@@ -27,7 +27,7 @@ def sleeps(folder: Path) -> list[str]:
 
 
 def slow_without_reason(folder: Path) -> list[str]:
-    """Every `slow` mark that does not say why."""
+    """Every `slow` or `night` mark that does not say why."""
     found = []
     for path in sorted(folder.rglob("*.py")):
         tree = read(path, folder).tree
@@ -40,7 +40,7 @@ def slow_without_reason(folder: Path) -> list[str]:
             f"{path.name}:{node.lineno}"
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute)
-            and ast.unparse(node).endswith("mark.slow")
+            and ast.unparse(node).endswith(("mark.slow", "mark.night"))
             and id(node) not in reasoned
         ]
     return found

@@ -21,7 +21,7 @@ def test_the_store_and_the_dictionary_tell_the_same():
     run(examples=30, steps=40)
 
 
-@pytest.mark.slow(reason="two thousand long stories")
+@pytest.mark.night(reason="two thousand long stories")
 @pytest.mark.timeout(3600)
 def test_the_store_and_the_dictionary_tell_the_same_for_long():
     run(examples=2_000, steps=60)
