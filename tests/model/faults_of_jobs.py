@@ -350,10 +350,7 @@ def _(patch: Patch) -> None:
 
 @fault("the highest id is forgotten")
 def _(patch: Patch) -> None:
-    def wrong(self: Any, tx: Any, ids: Any) -> list[int]:
-        return [id for id in ids if self._delete(tx, id)]
-
-    patch.setattr(SqlitePruning, "delete", wrong)
+    patch.setattr(SqlitePruning, "highest", lambda self, tx: 1 << 62)
 
 
 @fault("what failed is forgotten by policy")
