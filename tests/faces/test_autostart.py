@@ -490,6 +490,27 @@ def test_what_could_not_run_anyway_starts_none(sloth: Cli):
     assert not workers(sloth.db)
 
 
+def test_what_waits_only_for_held_jobs_starts_none(sloth: Cli):
+    sloth("add", "--hold", "--", "true")
+    assert sloth("add", "--after", "1", "--", "true").err == ""
+    assert sloth("add", "--after", "1,2", "--", "true").err == ""
+    assert not workers(sloth.db)
+    sloth("add", "--no-start", "--", "true")
+    assert "started a background worker" in sloth("add", "--after", "3,4", "--", "true").err
+
+
+def test_run_waits_for_what_is_kept_and_starts_none(sloth: Cli):
+    sloth("pause", "default")
+    with Terminal(sloth, "run", "--", "echo", "made it") as terminal:
+        terminal.read_until("is paused, so job 1 waits")
+        assert not workers(sloth.db)
+        sloth("hold", "1")
+        assert "started" not in sloth("resume", "default").err
+        assert "started a background worker" in sloth("unhold", "1").err
+        assert terminal.finish() == 0
+    assert "made it" in terminal.seen and "started a background" not in terminal.seen
+
+
 def test_a_queue_that_is_resumed_starts_one_for_what_is_due(sloth: Cli):
     assert "started" not in sloth("pause", "default").err + sloth("resume", "default").err
     sloth("pause", "default")

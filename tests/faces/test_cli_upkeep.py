@@ -49,7 +49,7 @@ def state(folder: Path) -> dict[str, Any]:
 
 CHECKS = {
     *("version", "sqlite", "file system", "file", "permissions", "schema", "integrity", "log"),
-    *("disk", "locks", "workers", "leases", "jobs", "clock", "wake-ups"),
+    *("disk", "locks", "workers", "leases", "jobs", "queues", "clock", "wake-ups"),
 }
 
 

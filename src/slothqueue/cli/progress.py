@@ -27,7 +27,7 @@ class Progress:
         total: int = 0,
         what: str = "",
         *,
-        soon: Millis = SOON,
+        soon: Millis | None = None,
         stream: Any = None,
         clock: Clock | None = None,
     ) -> None:
@@ -36,7 +36,7 @@ class Progress:
         screen = Screen(self._stream)
         self._wanted = screen.terminal and os.environ.get("TERM") != "dumb"
         self._now = (clock or SystemClock()).awake
-        self._next = self._now() + soon
+        self._next = self._now() + (SOON if soon is None else soon)
         self._line = ""
 
     def advance(self, by: int) -> None:

@@ -53,8 +53,8 @@ def run_command(session: Session, options: Any) -> int:
             sys.stdout.flush()
         say_if_later(session, job)
         say_if_existed(session, job)
-        say_if_kept(session, job)
-        if not _is_served(session, job):
+        kept = say_if_kept(session, job)
+        if not (kept and session.starts) and not _is_served(session, job):
             helper = _work(session, job)
         job = _follow(session, job, helper)
     except KeyboardInterrupt:
