@@ -73,9 +73,10 @@ class Harmless:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        sys.stdout.write("".join(self._parts))  # at once: a terminal is flushed at every line
+        text = "".join(self._parts)
+        self._parts.clear()  # first, or an interrupt between would have it written twice
+        sys.stdout.write(text)  # at once: a terminal is flushed at every line
         sys.stdout.flush()
-        self._parts.clear()
 
 
 class Lines:
