@@ -20,24 +20,11 @@ from slothqueue.cli import berth, main, resident, starting
 from slothqueue.cli.idling import _waits, run_until_unneeded
 from slothqueue.cli.needs import Server
 from slothqueue.liveness import start_time
-from slothqueue.processes import look_around, look_at
+from slothqueue.processes import look_at
 
-from .cli_support import Cli, Terminal, until
+from .cli_support import Cli, Terminal, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-
-
-def workers(db: Path) -> set[int]:
-    """The background workers of this store that live, by what they were started with."""
-    found = set()
-    for pid in look_around():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"__background" in words and os.fsencode(db) in words:
-            found.add(pid)
-    return found
 
 
 def only(found: set[int]) -> set[int]:
