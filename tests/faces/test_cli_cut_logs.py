@@ -15,7 +15,7 @@ from slothqueue.cli import status
 from slothqueue.cli.logs import written
 from slothqueue.outputs import Cut
 
-from .cli_support import Cli, Terminal
+from .cli_support import Cli, Terminal, until
 
 MOST = 40
 LINES = b"".join(b"line %03d\n" % n for n in range(100))  # of 9 bytes
@@ -145,6 +145,7 @@ def test_the_end_of_a_log_is_found_while_it_is_cut(tmp_path: Path):
     (tmp_path / "writer.py").write_text("while True: print('x' * 99)\n")
     cli.add("--max-output", "64kB", "--", sys.executable, "writer.py")
     with cli.worker():
+        until(lambda: [*tmp_path.glob("work.db-logs/*.cut")], "it was cut")
         with Terminal(cli, "follow", "1") as terminal:
             terminal.read_until(" cut ...")
             for _ in range(10):
