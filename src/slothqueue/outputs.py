@@ -44,7 +44,7 @@ class Reader:
 
     def __init__(self, file: int, path: str, offset: int = 0) -> None:
         self._file, self._path, self._offset = file, path, offset
-        note = read_note(path)
+        self._note = note = read_note(path)
         self._told = note[1] if note and offset > note[0] else 0
 
     @property
@@ -55,8 +55,11 @@ class Reader:
     def read(self, most: int = 65536) -> bytes | Cut:
         """The next bytes, or a cut in their place; no bytes when there are no more for now."""
         data = os.pread(self._file, most, self._offset)
-        note = read_note(self._path)
-        if note is None or os.fstat(self._file).st_size < note[2]:
+        now, note = os.fstat(self._file), read_note(self._path)
+        if note is None and not now.st_nlink:  # deleted, and its note with it: what was known holds
+            note = self._note
+        self._note = note
+        if note is None or now.st_size < note[2]:
             return self._pass(data)
         start, lost, resume = note
         if self._offset < start:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slothqueue.processes import look_around
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
 
@@ -46,6 +48,19 @@ def until(look: Callable[[], Any], what: str) -> Any:
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {DEADLINE} s: {what}")
+
+
+def workers(db: Path) -> set[int]:
+    """The background workers of this store that live, by what they were started with."""
+    found = set()
+    for pid in look_around():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"__background" in words and os.fsencode(db) in words:
+            found.add(pid)
+    return found
 
 
 class Cli:

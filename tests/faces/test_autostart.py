@@ -20,24 +20,11 @@ from slothqueue.cli import berth, main, resident, starting
 from slothqueue.cli.idling import _waits, run_until_unneeded
 from slothqueue.cli.needs import Server
 from slothqueue.liveness import start_time
-from slothqueue.processes import look_around, look_at
+from slothqueue.processes import look_at
 
-from .cli_support import Cli, Terminal, until
+from .cli_support import Cli, Terminal, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-
-
-def workers(db: Path) -> set[int]:
-    """The background workers of this store that live, by what they were started with."""
-    found = set()
-    for pid in look_around():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"__background" in words and os.fsencode(db) in words:
-            found.add(pid)
-    return found
 
 
 def only(found: set[int]) -> set[int]:
@@ -488,6 +475,27 @@ def test_what_could_not_run_anyway_starts_none(sloth: Cli):
     sloth("pause", "default")
     assert "is paused, so job 2 waits" in sloth("add", "--", "true").err
     assert not workers(sloth.db)
+
+
+def test_what_waits_only_for_held_jobs_starts_none(sloth: Cli):
+    sloth("add", "--hold", "--", "true")
+    assert sloth("add", "--after", "1", "--", "true").err == ""
+    assert sloth("add", "--after", "1,2", "--", "true").err == ""
+    assert not workers(sloth.db)
+    sloth("add", "--no-start", "--", "true")
+    assert "started a background worker" in sloth("add", "--after", "3,4", "--", "true").err
+
+
+def test_run_waits_for_what_is_kept_and_starts_none(sloth: Cli):
+    sloth("pause", "default")
+    with Terminal(sloth, "run", "--", "echo", "made it") as terminal:
+        terminal.read_until("is paused, so job 1 waits")
+        assert not workers(sloth.db)
+        sloth("hold", "1")
+        assert "started" not in sloth("resume", "default").err
+        assert "started a background worker" in sloth("unhold", "1").err
+        assert terminal.finish() == 0
+    assert "made it" in terminal.seen and "started a background" not in terminal.seen
 
 
 def test_a_queue_that_is_resumed_starts_one_for_what_is_due(sloth: Cli):

@@ -193,6 +193,25 @@ def test_cancel_waits_for_the_end_if_asked_to(sloth: Cli):
         ]
 
 
+def test_the_end_that_cancel_waits_for_is_shown_in_color(sloth: Cli):
+    with sloth.worker():
+        running(sloth, WAITING)
+        with Terminal(sloth, "cancel", "1", "--wait") as terminal:
+            assert terminal.finish() == 0
+    assert "job 1 \x1b[90mcancelled\x1b[0m: by " in terminal.seen
+
+
+def test_what_is_put_back_is_told_even_if_a_worker_takes_it_at_once(sloth: Cli):
+    for _ in range(5):
+        sloth.add("--retries", "0", "--", "sh", "-c", "sleep 0.3; exit 1")
+    sloth("pause", "default")
+    with sloth.worker():
+        assert sloth("resume", "default").text.endswith("; 5 of its jobs are due\n")
+        sloth("wait", "1", "2", "3", "4", "5", code=1)
+        told = sloth("retry", "1", "2", "3", "4", "5").text.splitlines()
+        assert told == [f"job {n} is queued again, for up to 1 attempt" for n in range(1, 6)]
+
+
 def test_a_payload_is_ended_by_whoever_claimed_it(sloth: Cli):
     program = "from slothqueue import Sloth; q = Sloth('work.db').queue('mail'); q.enqueue(1); "
     other = subprocess.Popen(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from slothqueue import Sloth
+
 from .cli_support import Cli, Terminal, until
 
 WAITING = "touch on; while ! test -e go; do sleep 0.05; done"
@@ -230,3 +232,50 @@ def test_a_bar_shows_on_a_terminal_and_is_gone_at_the_end(ended: Cli):
         assert last == "4 jobs deleted"
     ended.add("--", "true")
     assert "100%" not in ended("prune", "--older-than", "0").err
+
+
+# ---- what the doctor says of them ---------------------------------------------------------------
+
+
+def looked_at(sloth: Cli) -> list[tuple[str, str, str | None]]:
+    """Level, finding and remedy of each mark about queues."""
+    marks = sloth("doctor", "--quick", "--json").objects
+    of = [mark for mark in marks if mark["check"] == "queues"]
+    return [(mark["level"], mark["found"], mark["remedy"]) for mark in of]
+
+
+def test_the_doctor_tells_what_somebody_has_stopped(sloth: Cli):
+    sloth.add("-q", "media", "--", "true")
+    fine = ("ok", "none is paused or at a limit, and no job is held", None)
+    assert looked_at(sloth) == [fine]
+    sloth("pause", "media", "empty")
+    sloth.add("--hold", "--", "true")
+    sloth.add("-q", "media", "--in", "1h", "--", "true")  # it would wait anyway
+    empty, media, held = looked_at(sloth)
+    assert empty[1].startswith("empty is paused, just now by ") and "wait" not in empty[1]
+    assert media[1].endswith("; 1 job waits")
+    assert media[2] == "Its jobs start again after sloth resume media."
+    assert held[:2] == ("note", "1 job is held")
+    assert held[2] and "sloth unhold ID" in held[2] and "sloth list --state held" in held[2]
+    sloth("resume", "--no-start", "media", "empty")
+    sloth("unhold", "--no-start", "2")
+    assert looked_at(sloth) == [fine]
+
+
+def test_the_doctor_tells_which_queues_are_at_their_limit(sloth: Cli):
+    with Sloth(sloth.db) as store:
+        one, two = store.queue("one", concurrency=1), store.queue("two", rate=(2, "1m"))
+        for queue in (one, two):
+            queue.enqueue_many([1, 2, 3, 4])
+        assert len(two.claim_many(4)) == 2
+        assert one.claim()
+        told = looked_at(sloth)
+        assert [(level, found) for level, found, _ in told] == [
+            ("note", "one is at its limit of 1 job at once; 3 jobs wait"),
+            ("note", "two is at its limit of 2 starts in 1m; 2 jobs wait"),
+        ]
+        assert told[0][2] == "That is as it was asked for. Another limit: " + (
+            "sloth queue one --concurrency N"
+        )
+        one.pause()
+        assert "paused" in looked_at(sloth)[0][1] and len(looked_at(sloth)) == 2

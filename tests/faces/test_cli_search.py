@@ -11,7 +11,7 @@ import pytest
 
 from slothqueue import ManualClock
 from slothqueue.cli import searching
-from slothqueue.cli.logs import Piece, pieces
+from slothqueue.cli.logs import written
 from slothqueue.cli.progress import Progress
 from slothqueue.cli.searching import Sought, lines_with
 
@@ -126,7 +126,8 @@ def test_matches_are_marked_on_a_terminal_and_nothing_steers_it(sloth: Cli):
 
 def found(path: Path, text: str, *, literal: bool = True) -> list[tuple[int, str]]:
     search = re.compile(text).search
-    return [(n, line) for n, line, _ in lines_with(pieces(str(path)), Sought(search, literal))]
+    parts = written(str(path), chunk=searching.CHUNK)
+    return [(n, line) for n, line, _ in lines_with(parts, Sought(search, literal))]
 
 
 def test_lines_are_numbered_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -169,23 +170,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path):
         tracemalloc.stop()
 
 
-def test_a_cut_is_told_and_counted_in_the_last_lines(
-    sloth: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    from slothqueue.cli import output
-
-    path = tmp_path / "log"
-    path.write_bytes(b"a\nb\nc\nd\n")
-    parts = [Piece(str(path), 0, 4, 0), Piece(str(path), 4, 8, 1_200_000_000)]
-
-    def text(lines: int | None) -> bytes:
-        return b"".join(output._bytes(parts, lines))
-
-    cut = b"\n... 1.2 GB cut ...\n"
-    assert text(None) == b"a\nb\n" + cut + b"c\nd\n"
-    assert [text(n) for n in range(4)] == [b"", b"d\n", cut + b"c\nd\n", b"b\n" + cut + b"c\nd\n"]
-
-
 # ---- progress -----------------------------------------------------------------------------------
 
 
@@ -212,3 +196,35 @@ def test_progress_is_shown_on_a_terminal_only_and_only_for_long_work():
             progress.advance(1)
             assert len(stream.getvalue()) == before
         assert stream.getvalue().endswith("\r\x1b[K") is shown
+
+
+def test_progress_is_drawn_when_it_looks_different_and_whole_at_the_end():
+    stream, clock = Tube(), ManualClock()
+    with Progress(soon=0, stream=stream, clock=clock) as progress:
+        for fraction in (0, 0.5, 0.501, 0.9):
+            progress.show("copy", fraction)
+            clock.advance(0.05)
+        progress.show("copy", 1.0)
+    bars = stream.getvalue().split("\r\x1b[K")
+    assert bars == [
+        "",
+        "copy [....................] 0%",
+        "copy [##########..........] 50%",
+        "copy [####################] 100%",
+        "",
+    ]
+    with Progress(soon=0, stream=(stream := Tube()), clock=clock) as progress:
+        progress.show("copy", 0.5)
+        clock.advance(1)
+        progress.show("copy", 0.501)
+        progress.hide()
+        clock.advance(1)
+        progress.show("copy", 0.501)
+    assert stream.getvalue().count("50%") == 2
+
+
+def test_no_bar_is_drawn_where_it_could_not_be_taken_away(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with Progress(soon=0, stream=(stream := Tube())) as progress:
+        progress.show("copy", 0.5)
+    assert stream.getvalue() == ""

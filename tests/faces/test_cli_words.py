@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slothqueue.cli import main
-from slothqueue.cli.screen import columns_of, cut, one_line, rough, safe, since, size
+from slothqueue.cli.screen import columns_of, cut, one_line, rough, safe, since
 from slothqueue.storage.sqlite import SqliteStore
 
 NOON = dt.datetime(2030, 6, 1, 12, tzinfo=dt.UTC)
@@ -52,15 +52,6 @@ def test_a_text_is_cut_by_the_columns_that_it_takes():
     assert cut("abcdef", 4) == "abc…"
     assert columns_of(cut("寿司寿司", 5)) <= 5
     assert cut("abc", 0) == ""
-
-
-def test_bytes_are_told_in_their_unit():
-    assert [size(n) for n in (999, 1000, 1_250_000, 7 * 10**12)] == [
-        "999 B",
-        "1 kB",
-        "1.2 MB",
-        "7 TB",
-    ]
 
 
 def test_status_warns_of_a_log_that_cannot_be_reused(

@@ -12,6 +12,8 @@ import pytest
 
 import slothqueue
 from slothqueue import testing
+from slothqueue.cli import COMMANDS
+from slothqueue.cli.completing import parser_of
 
 from .code import PACKAGE, ROOT, nothing, read
 
@@ -94,6 +96,17 @@ def test_every_link_leads_somewhere():
 def test_every_command_is_in_the_reference():
     text = text_of(REFERENCE / "cli.md")
     nothing(missing({f"sloth {name}" for name in commands()}, text))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_in_the_reference(command: str):
+    text = text_of(REFERENCE / "cli.md")
+    section = text.partition(f"## `sloth {command}`\n")[2].partition("\n## ")[0]
+    names = {name for one in parser_of(command)._actions for name in one.option_strings[-1:]}
+    known = {"--db", "--json", "--help"}
+    if "Takes the options of `sloth add`" in section:
+        known |= {name for one in parser_of("add")._actions for name in one.option_strings}
+    nothing([name for name in sorted(names - known) if name not in section])
 
 
 def test_every_error_is_in_the_reference():

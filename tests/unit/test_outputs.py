@@ -112,6 +112,20 @@ def test_a_reader_that_keeps_up_misses_only_what_is_cut_before_it_comes(log: Log
         assert log.written.endswith(seen[-3:])
 
 
+def test_a_cut_is_known_to_a_reader_after_the_log_is_deleted(log: Log):
+    log.write(60)
+    assert b"".join(part for part in [log.reader.read(20)] if isinstance(part, bytes))
+    log.write(600)
+    log.cap.cut()
+    log.reader.read(20)  # it has seen that it was cut
+    for path in (log.path, log.path + caps.SUFFIX):
+        os.unlink(path)
+    rest = log.read()
+    assert [type(part) for part in rest] == ([bytes, Cut, bytes] if log.holes else [bytes, Cut])
+    if log.holes:
+        assert isinstance(rest[-1], bytes) and log.written.endswith(rest[-1])
+
+
 def test_zeros_that_a_command_has_written_are_no_cut(log: Log):
     os.write(log.ours, bytes(MOST))
     assert log.read() == [bytes(MOST)]

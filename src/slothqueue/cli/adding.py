@@ -10,6 +10,8 @@ from ..errors import WrongState
 from ..queues import check_name
 from . import facts
 from .background import ensure_worker, start_option
+from .command_options import USAGE as COMMAND_OPTIONS
+from .command_options import asked, command_options
 from .conditions import USAGE as CONDITIONS
 from .conditions import condition_options, conditions, say_if_existed, taken
 from .explaining import say_if_kept
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 USAGE = f"""\
 [-q QUEUE] [--in T | --at TIME] [--priority N] [--retries N]
                  {CONDITIONS}
+                 {COMMAND_OPTIONS}
                  [--hold] [--timeout T] [--cwd DIR] [--shell] [--no-start]
                  -- CMD..."""
 
@@ -74,6 +77,7 @@ def job_options(parser: Parser) -> None:
     parser.flag("--shell", help="CMD is one text for /bin/sh, such as 'sort a | uniq > b'")
     start_option(parser)
     condition_options(parser)
+    command_options(parser)
 
 
 def add_options(parser: Parser) -> None:
@@ -132,6 +136,7 @@ def enqueue(session: Session, options: Any) -> Job:
             priority=options.priority,
             max_attempts=None if options.retries is None else options.retries + 1,
             **conditions(session, options),
+            **asked(session, options),
         )
     except WrongState as error:
         raise taken(error) from None

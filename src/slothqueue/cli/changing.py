@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..control import GRACE
 from ..errors import WrongState
 from ..timing import millis, spoken
+from . import facts
 from .background import ensure_worker, start_option
 from .editing import edit_in_editor
 from .family import count, stayed, went_along
-from .many import Failed, all_of, each, ids_option, tell
+from .many import Failed, all_of, each, ids_option
 from .needs import crew, say_if_stuck
 from .parsing import Parser, Usage, duration
 from .session import NoStoreYet, Session
@@ -105,7 +107,11 @@ def _wait(session: Session, jobs: list[Job]) -> None:
     logging.getLogger("slothqueue").addHandler(logging.NullHandler())
     for job in jobs:
         job = session.store().verbs.wait_for_end(job, None)
-        tell(session, job, ended(session, job))
+        if session.json:
+            session.tell(facts.job_facts(job))
+        else:
+            session.say(ended(session, job))
+        sys.stdout.flush()
 
 
 # ---- retry --------------------------------------------------------------------------------------
@@ -158,7 +164,7 @@ def _revive(session: Session, job: Job, options: Any) -> tuple[Job, str]:
     changed = _edited(session, job) if options.edit else ""
     along = went_along(session.store(), job)
     after = job.revive(children=options.children)
-    left = after.max_attempts - after.attempts
+    left = after.max_attempts - job.attempts  # of after, the first may have begun
     tries = "1 attempt" if left == 1 else f"{left} attempts"
     told = f"job {job.id} is queued again, for up to {tries}{_along(session, along)}"
     return after, f"{told}; it{changed}" if changed else told

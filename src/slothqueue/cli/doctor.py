@@ -17,13 +17,15 @@ from ..reports import Mark
 from ..settling import NOTICED, base
 from ..storage.base import Holder
 from ..timing import spoken
+from .limits import paused_since, queue_rows
 from .needs import crew, stuck
 from .parsing import Parser
 from .screen import folded, one_line
-from .session import Session
+from .session import Session, quoted
 
 if TYPE_CHECKING:
     from ..onlooking import Onlooker
+    from ..storage.base import QueueRow
 
 COLORS = {"ok": "green", "note": "blue", "warning": "yellow", "problem": "red"}
 WIDTH, INDENT = 100, " " * 9
@@ -171,6 +173,68 @@ def _stuck(session: Session, sloth: Onlooker) -> Iterator[Mark]:
         yield Mark("jobs", "ok", "none waits for a worker that is not there")
 
 
+def _queues(session: Session, sloth: Onlooker) -> Iterator[Mark]:
+    rows, counts = queue_rows(sloth), sloth.verbs.counts_by_queue()
+    seen = 0
+    for row in rows:
+        count = counts.get(row.name, {})
+        for mark in (
+            _paused(session, row, _due(count)),
+            _limited(session, sloth, row, _due(count)),
+        ):
+            if mark is not None:
+                yield mark
+                seen += 1
+    if held := sum(each["held"] for each in counts.values()):
+        yield Mark(
+            "queues",
+            "note",
+            f"{_jobs(held)} {'is' if held == 1 else 'are'} held",
+            f"They stay until somebody lets them go: {session.command('unhold ID')}. "
+            f"All of them: {session.command('list --state held')}",
+        )
+    if not seen and not held:
+        yield Mark("queues", "ok", "none is paused or at a limit, and no job is held")
+
+
+def _due(count: dict[str, int]) -> int:
+    """How many jobs could start, but for the queue."""
+    return count["queued"] - count["scheduled"] - count["blocked"] - count["held"] if count else 0
+
+
+def _paused(session: Session, row: QueueRow, due: int) -> Mark | None:
+    if row.paused is None:
+        return None
+    waiting = f"; {_jobs(due)} {'waits' if due == 1 else 'wait'}" if due else ""
+    return Mark(
+        "queues",
+        "note",
+        f"{row.name} is paused, {paused_since(session, row)}{waiting}",
+        f"Its jobs start again after {session.command(f'resume {quoted(row.name)}')}.",
+    )
+
+
+def _limited(session: Session, sloth: Onlooker, row: QueueRow, due: int) -> Mark | None:
+    policy = row.policy
+    if not due or row.paused is not None or (policy.concurrency is None and policy.rate is None):
+        return None
+    room = sloth.store.read(lambda tx: sloth.store.waits.room(tx, row.id, sloth.clock.wall()))
+    if room.running is not None and room.running <= 0:
+        full, option = f"at its limit of {_jobs(policy.concurrency or 0)} at once", "concurrency N"
+    elif room.starts is not None and room.starts <= 0:
+        full = f"at its limit of {policy.rate} starts in {spoken(policy.per or 0)}"
+        option = "rate N/T"
+    else:
+        return None
+    change = session.command(f"queue {quoted(row.name)} --{option}")
+    return Mark(
+        "queues",
+        "note",
+        f"{row.name} is {full}; {_jobs(due)} {'waits' if due == 1 else 'wait'}",
+        f"That is as it was asked for. Another limit: {change}",
+    )
+
+
 # ---- time and wake-ups --------------------------------------------------------------------------
 
 
@@ -225,6 +289,7 @@ LOOKS = {
     "workers": _workers,
     "leases": _leases,
     "jobs": _stuck,
+    "queues": _queues,
     "clock": _clock,
     "wake-ups": _wake_ups,
 }

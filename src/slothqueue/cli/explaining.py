@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..models import GATED_OUT
+from ..models import BLOCKED, GATED_OUT, HELD
 from .many import each, ids_option
 from .parsing import Parser
 from .screen import since
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 PARKED = 18
 """The place in the row of a job of why it is filed nowhere."""
+
+MOST = 1_000
+"""Of so many jobs that one waits for is seen to whether they are held."""
 
 
 def why_options(parser: Parser) -> None:
@@ -94,7 +97,7 @@ class Waiting:
 
 def say_if_kept(session: Session, job: Job, *, asked: bool = False) -> bool:
     """Tell on stderr what keeps a queued job: a pause, and, unless that was just asked for, a hold
-    or its parents. Whether a worker would not help: parents have to be run, too."""
+    or its parents. Whether a worker would not help: parents have to be run, if none holds them."""
     if job.state == "cancelled":
         session.note(f"job {job.id} is cancelled: {job.message}")
         return True
@@ -103,9 +106,28 @@ def say_if_kept(session: Session, job: Job, *, asked: bool = False) -> bool:
     if job.held or job.blocked:
         if not asked:
             session.note(sentence(session, job))
-        return job.held
+        return job.held or _waits_for_held(session.store(), job)
     if not session.store().queue(job.queue).paused:
         return False
     start = session.command(f"resume {quoted(job.queue)}")
     session.note(f"queue {job.queue!r} is paused, so job {job.id} waits: {start}")
     return True
+
+
+def _waits_for_held(sloth: Sloth, job: Job) -> bool:
+    """Whether all that it waits for is held, or waits in its turn for what is."""
+    waits = sloth.store.waits
+
+    def look(tx: Tx) -> bool:
+        ahead, seen = [job.id], {job.id}
+        for id in ahead:
+            known = waits.known(tx, id)
+            if known is None or not known.parked & (HELD | BLOCKED) or len(seen) > MOST:
+                return False
+            if not known.parked & HELD:
+                parents = {row[0] for row in waits.pending(tx, id, MOST)[1]} - seen
+                ahead += sorted(parents)
+                seen |= parents
+        return True
+
+    return sloth.store.read(look)

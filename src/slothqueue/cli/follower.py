@@ -15,12 +15,12 @@ from typing import Any
 from .. import kernel
 from ..errors import StoreUnavailable
 from ..handles import Job
+from ..outputs import Reader
 from ..waker import soonest
-from .logs import Log, logs_of
+from .logs import CHUNK, Log, logs_of
 from .session import Session
-from .sinks import Sink
+from .sinks import Sink, show
 
-CHUNK = 1 << 16
 LOOK = 100
 """Where the kernel does not tell of a growing file, look at it every so many ms."""
 
@@ -79,14 +79,16 @@ class Ears:
 
 
 class Follower:
-    """One job under watch."""
+    """One job under watch: its output, or its errors if they are kept apart."""
 
-    def __init__(self, session: Session, id: int, sink: Sink) -> None:
+    def __init__(self, session: Session, id: int, sink: Sink, *, errors: bool = False) -> None:
+        self._errors = errors
         self._session, self._id, self._sink = session, id, sink
         self._sloth = session.store()
         self._logs = self._sloth.store.logs
         self._shown: Log | None = None
         self._file: Any = None
+        self._reader: Reader | None = None
         self._claimed: object = None
         self._found = self._told = False
         self.wrote = False
@@ -141,13 +143,13 @@ class Follower:
         We listen before we look, or what happens between the two is missed.
         """
         heard: object = self
-        while heard != (place := self._shown.path if self._shown and self._found else None):
+        while heard != (place := self._path(self._shown) if self._shown and self._found else None):
             self._told = ears.listen(place)
             heard = place
             self._move_on(job)
 
     def _move_on(self, job: Job) -> None:
-        logs = logs_of(self._logs, self._id)
+        logs = [log for log in logs_of(self._logs, self._id) if os.path.exists(self._path(log))]
         fresh = [log for log in logs if self._shown is None or log > self._shown]
         self._found = not _expected(job) or bool(logs and _belongs(logs[-1], job))
         for log in fresh if self._shown else fresh[-1:]:
@@ -158,18 +160,23 @@ class Follower:
         self._close()
         if self._shown is not None:
             self._session.note(f"attempt {log.attempt} of job {self._id} begins")
-        self._shown = log
-        self._file = open(log.path, "rb", buffering=0)  # noqa: SIM115
+        self._shown, path = log, self._path(log)
+        with contextlib.suppress(FileNotFoundError):  # it was not to be kept
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+            self._reader = Reader(self._file.fileno(), path)
+
+    def _path(self, log: Log) -> str:
+        return log.errors if self._errors else log.path
 
     def _copy(self) -> None:
-        while self._file is not None and self._shown and (data := self._file.read(CHUNK)):
+        while self._reader is not None and self._shown and (part := self._reader.read(CHUNK)):
             self.wrote = True
-            self._sink.write(self._shown.attempt, data)
+            show(self._sink, self._shown.attempt, part)
 
     def _close(self) -> None:
         if self._file is not None:
             self._file.close()
-            self._file = None
+            self._file = self._reader = None
 
     def _upkeep(self, job: Job) -> None:
         """If whoever ran it is dead, somebody has to say so, and it may be us."""

@@ -9,6 +9,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..outputs import Cut, Reader
+from ..sizes import spoken_size
+
+CHUNK = 1 << 16
+
 
 class Log(NamedTuple):
     """The output of one run of a job. The later of two has the larger fence."""
@@ -24,19 +29,21 @@ class Log(NamedTuple):
         return self.path.removesuffix(".log") + ".err"
 
 
-class Piece(NamedTuple):
-    """A part of a file of output that is there as it was written, from `start` on to `end`."""
+def written(path: str, start: int = 0, chunk: int = CHUNK) -> Iterator[bytes | Cut]:
+    """What is in a file of output, from `start` on to where it ends now; a cut in its place.
 
-    path: str
-    start: int
-    end: int
-    missing: int
-    """How many bytes are missing before it, because they were cut."""
+    It may grow and lose its middle meanwhile.
+    """
+    with open(path, "rb", buffering=0) as file:
+        end = os.fstat(file.fileno()).st_size
+        reader = Reader(file.fileno(), path, start)
+        while reader.offset <= end and (part := reader.read(chunk)):
+            yield part
 
 
-def pieces(path: str) -> list[Piece]:
-    """The parts of a file of output, in their order: one, if nothing was cut."""
-    return [Piece(path, 0, os.path.getsize(path), 0)]
+def mark(cut: Cut) -> bytes:
+    """What stands in the place of a cut: a line of ours."""
+    return f"\n... {spoken_size(cut.length)} cut ...\n".encode()
 
 
 def logs_of(folder: str, job: int) -> list[Log]:

@@ -10,6 +10,7 @@ from ..models import COUNTED, Event
 from ..timing import spoken
 from . import facts
 from .about import fields_of, more_facts
+from .command_facts import order_facts, order_fields, tell_environment
 from .explaining import Waiting, bare, sentence
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
 from .parsing import Parser, Usage, job_id, whole
@@ -118,19 +119,23 @@ def when(job: Job, now: dt.datetime, waiting: Waiting) -> str:
 
 def show_options(parser: Parser) -> None:
     parser.option("id", metavar="ID", type=job_id, help="the job, as `sloth add` printed it")
+    parser.flag("--env", help="show the variables that are kept for a command, and nothing else")
     parser.describe(
-        "ID",
+        "ID [--env]",
         "All that is known of the job, then what happened to it, oldest first.\n"
         "With --json the first object is the job, and one for each event follows.",
         """
 sloth show 5
 sloth show 5 --json
+sloth show --env 5
 """,
     )
 
 
 def show_command(session: Session, options: Any) -> int:
     job = session.job(options.id)
+    if options.env:
+        return tell_environment(session, job)
     events = job.events()
     sloth = session.store()
     life = lives(sloth).get(job.id, NOBODY) if job.state == "running" else NOBODY
@@ -149,7 +154,8 @@ def show_command(session: Session, options: Any) -> int:
 def _payload(job: Job) -> dict[str, Any]:
     if job.kind == "command":
         told = job.payload
-        return {"command": told["argv"], "shell": bool(told.get("shell")), "cwd": told.get("cwd")}
+        line = {"command": told["argv"], "shell": bool(told.get("shell")), "cwd": told.get("cwd")}
+        return line | order_facts(told)
     return {"payload": job.payload}
 
 
@@ -185,6 +191,7 @@ def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
     return [
         ("kind", job.kind + (", in a shell" if command and told.get("shell") else "")),
         ("directory", str(told.get("cwd", "")) if command else ""),
+        *(order_fields(told) if command else []),
         ("payload", json.dumps(job.payload, ensure_ascii=False) if job.kind == "payload" else ""),
         ("queue", job.queue),
         ("priority", str(job.priority)),

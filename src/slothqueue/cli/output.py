@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..outputs import Cut, Kept, pieces
 from .follower import Follower
-from .logs import Log, Piece, logs_of, pieces
+from .logs import CHUNK, Log, logs_of, written
 from .needs import say_if_stuck
 from .parsing import Parser, Usage, job_id, whole
-from .screen import size
 from .session import Session
-from .sinks import sink_for
-from .told import Told, silence
+from .sinks import show, sink_for
+from .told import Told, are_apart, silence
 
 if TYPE_CHECKING:
     from ..handles import Job
 
-CHUNK = 1 << 16
+TRIES = 5
 
 
 def log_options(parser: Parser) -> None:
@@ -27,7 +26,7 @@ def log_options(parser: Parser) -> None:
     parser.option(
         "--attempt", metavar="N", type=whole(1), help="of this attempt (default: the latest)"
     )
-    parser.flag("--stderr", help="what it wrote to its errors, if that was kept apart")
+    _stderr_option(parser)
     _raw_option(parser)
     parser.describe(
         "ID [-n N] [--attempt N] [--stderr] [--raw]",
@@ -41,6 +40,10 @@ sloth log 5 -n 20
 sloth log 5 --attempt 1 > first.txt
 """,
     )
+
+
+def _stderr_option(parser: Parser) -> None:
+    parser.flag("--stderr", help="what it wrote to its errors, if that was kept apart")
 
 
 def _raw_option(parser: Parser) -> None:
@@ -61,9 +64,9 @@ def log_command(session: Session, options: Any) -> int:
     if found and options.lines != 0 and not any(os.path.getsize(log.path) for log in found):
         session.note(_nothing(job, found[-1]))
     sink = sink_for(session, job.id, raw=options.raw, live=False)
-    for log in found:
-        for chunk in _bytes(pieces(log.path), options.lines):
-            sink.write(log.attempt, chunk)
+    for log in found if options.lines != 0 else []:
+        for part in written(log.path, _start(log.path, options.lines)):
+            show(sink, log.attempt, part)
     sink.end()
     return 0
 
@@ -95,11 +98,15 @@ def _errors(session: Session, job: Job, logs: list[Log]) -> list[Log]:
     """The same logs with their errors in place of their output; a note where there are none."""
     apart = [log._replace(path=log.errors) for log in logs if os.path.exists(log.errors)]
     if logs and not apart:
-        session.note(
-            f"job {job.id} did not keep its errors apart: they are in its output, in their order; "
-            f"{session.command(f'log {job.id}')} shows it"
-        )
+        session.note(_together(session, job))
     return apart
+
+
+def _together(session: Session, job: Job) -> str:
+    return (
+        f"job {job.id} did not keep its errors apart: they are in its output, in their order; "
+        f"{session.command(f'log {job.id}')} shows it"
+    )
 
 
 def _nothing(job: Job, log: Log) -> str:
@@ -108,49 +115,48 @@ def _nothing(job: Job, log: Log) -> str:
     return silence(job) if latest else f"attempt {log.attempt} of job {job.id} wrote nothing"
 
 
-def _bytes(parts: list[Piece], lines: int | None) -> Iterator[bytes]:
-    """What is in these parts, or the last so many lines of it. A cut is told in a line of ours."""
-    for part in parts if lines is None else _last(parts, lines):
-        if part.missing:
-            yield f"\n... {size(part.missing)} cut ...\n".encode()
-        with open(part.path, "rb") as file:
-            file.seek(part.start)
-            left = part.end - part.start
-            while left > 0 and (chunk := file.read(min(CHUNK, left))):
-                left -= len(chunk)
-                yield chunk
-
-
-def _last(parts: list[Piece], lines: int) -> list[Piece]:
-    """The parts in which the last so many lines are, the first of them cut to size."""
-    chosen: list[Piece] = []
-    for part in reversed(parts):
-        if lines <= 0:
+def _start(path: str, lines: int | None) -> int:
+    """Where the last so many lines of a file begin; 0 for all of it."""
+    start = 0
+    for _ in range(TRIES if lines is not None else 0):  # it may be cut while we look for them
+        parts = pieces(path)
+        start = _start_of_lines(path, parts, lines or 0)
+        if [part.length for part in parts[:2]] == [part.length for part in pieces(path)[:2]]:
             break
-        with open(part.path, "rb") as file:
+    return start
+
+
+def _start_of_lines(path: str, parts: list[Kept | Cut], lines: int) -> int:
+    """The same in these pieces. If they begin right behind a cut, that is told, too."""
+    start = 0
+    with open(path, "rb") as file:
+        for part in reversed([part for part in parts if isinstance(part, Kept)]):
+            if lines <= 0:
+                return part.offset + part.length
             start, lines = _start_of_last(file, part, lines)
-        whole = start == part.start
-        chosen.insert(0, part._replace(start=start, missing=part.missing if whole else 0))
-    return chosen
+            if start > part.offset:
+                break
+    return start
 
 
-def _start_of_last(file: Any, part: Piece, lines: int) -> tuple[int, int]:
+def _start_of_last(file: Any, part: Kept, lines: int) -> tuple[int, int]:
     """Where the last so many lines begin, and how many are to be found before this part.
 
     Reads from the end, whatever the size.
     """
-    at, wanted = part.end, lines
-    while at > part.start:
-        start = max(part.start, at - CHUNK)
+    end = part.offset + part.length
+    at, wanted = end, lines
+    while at > part.offset:
+        start = max(part.offset, at - CHUNK)
         file.seek(start)
         chunk = file.read(at - start)
-        if at == part.end and chunk.endswith(b"\n"):
+        if at == end and chunk.endswith(b"\n"):
             wanted += 1  # it ends the last line and begins none
         count = chunk.count(b"\n")
         if count >= wanted:
             return start + _nth_from_end(chunk, wanted) + 1, 0
         wanted, at = wanted - count, start
-    return part.start, wanted - 1
+    return part.offset, wanted - 1
 
 
 def _nth_from_end(chunk: bytes, n: int) -> int:
@@ -162,9 +168,10 @@ def _nth_from_end(chunk: bytes, n: int) -> int:
 
 def follow_options(parser: Parser) -> None:
     parser.option("id", metavar="ID", type=job_id, help="the job, as `sloth add` printed it")
+    _stderr_option(parser)
     _raw_option(parser)
     parser.describe(
-        "ID [--raw]",
+        "ID [--stderr] [--raw]",
         "Shows the output of the latest attempt and goes on until the job has ended, over\n"
         "all attempts that follow. Ctrl-C ends the watching, not the job.",
         """
@@ -177,9 +184,12 @@ sloth follow 5 | grep --line-buffered warning
 def follow_command(session: Session, options: Any) -> int:
     _refuse_raw_json(session, options)
     job = session.job(options.id)
+    if options.stderr and not are_apart(job):
+        session.note(_together(session, job))
+        return 0
     say_if_stuck(session, job, f"job {job.id} waits; start one")
-    told = Told(session)
-    follower = Follower(session, job.id, sink_for(session, job.id, raw=options.raw))
+    told, sink = Told(session), sink_for(session, job.id, raw=options.raw)
+    follower = Follower(session, job.id, sink, errors=options.stderr)
     job = follower.run(told.look)
     if not follower.wrote:
         session.note(silence(job))

@@ -99,9 +99,8 @@ def resume_command(session: Session, options: Any) -> int:
     for name in options.queues:
         check_queue(sloth, name)
     for name in options.queues:
-        before = _row(sloth, name)
+        before, waiting = _row(sloth, name), _due(sloth, name)  # a worker may take them at once
         sloth.queue(name).resume()
-        waiting = _due(sloth, name)
         _tell(session, _row(sloth, name), _resumed(before, sum(waiting.values())))
         if waiting.get(COMMAND):
             ensure_worker(session, queue=name, so="nothing happens until you start one")

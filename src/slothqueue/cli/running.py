@@ -13,11 +13,12 @@ from .background import ensure_worker
 from .conditions import say_if_existed
 from .explaining import say_if_kept
 from .follower import Follower
+from .logs import logs_of
 from .needs import crew, need, need_of
 from .parsing import Parser
 from .session import INTERRUPTED, PIPE_CLOSED, Session
 from .sinks import sink_for
-from .told import Told
+from .told import Told, are_apart
 
 if TYPE_CHECKING:
     from ..client import Sloth
@@ -52,8 +53,8 @@ def run_command(session: Session, options: Any) -> int:
             sys.stdout.flush()
         say_if_later(session, job)
         say_if_existed(session, job)
-        say_if_kept(session, job)
-        if not _is_served(session, job):
+        kept = say_if_kept(session, job)
+        if not (kept and session.starts) and not _is_served(session, job):
             helper = _work(session, job)
         job = _follow(session, job, helper)
     except KeyboardInterrupt:
@@ -80,7 +81,15 @@ def _follow(session: Session, job: Job, helper: Helper | None) -> Job:
     job = Follower(session, job.id, sink_for(session, job.id)).run(told.look)
     if job.state != "done":
         told.end(job)
+    if are_apart(job) and _has_errors(session, job):
+        errors = session.command(f"log {job.id} --stderr")
+        session.note(f"job {job.id} has written to its errors, too; {errors} shows that")
     return job
+
+
+def _has_errors(session: Session, job: Job) -> bool:
+    files = [log.errors for log in logs_of(session.store().store.logs, job.id)]
+    return any(os.path.exists(path) and os.path.getsize(path) for path in files)
 
 
 class Watched(Told):

@@ -176,13 +176,3 @@ def since(then: dt.datetime, now: dt.datetime) -> str:
 def local(moment: dt.datetime) -> str:
     """A moment in the zone of this machine."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def size(count: int) -> str:
-    """Bytes for people: `12 kB`, `3.4 MB`."""
-    if count < 1000:
-        return f"{count} B"
-    value, units = count / 1000, ["kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.1f}".removesuffix(".0") + f" {units[0]}"

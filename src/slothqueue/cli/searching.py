@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..models import STATES
-from .logs import Log, Piece, all_logs, pieces
+from ..outputs import Cut
+from ..sizes import spoken_size
+from .logs import Log, all_logs, written
 from .looking import check_queue
 from .parsing import Parser, Usage, job_id, whole
 from .progress import Progress
@@ -71,7 +73,8 @@ def search_command(session: Session, options: Any) -> int:
     found = 0
     outputs = _outputs(session, sloth, options)
     with Progress(sum(output.size for output in outputs), "searching") as progress:
-        for match in _matches(outputs, sought, progress):
+        cuts: list[Cut] = []
+        for match in _matches(outputs, sought, progress, cuts):
             progress.hide()
             if found == options.limit:
                 session.note(f"there is more; -n {10 * found} shows more of it")
@@ -79,6 +82,9 @@ def search_command(session: Session, options: Any) -> int:
             found += 1
             _tell(session, match)
     sys.stdout.flush()
+    if cuts:
+        lost = spoken_size(sum(cut.length for cut in cuts))
+        session.note(f"... {lost} cut ... of this output was not kept, so it was not searched")
     return FOUND if found else NOTHING
 
 
@@ -161,17 +167,30 @@ class Sought(NamedTuple):
     literal: bool
 
 
-def _matches(outputs: Iterable[Output], sought: Sought, progress: Progress) -> Iterator[Match]:
+def _matches(
+    outputs: Iterable[Output], sought: Sought, progress: Progress, cuts: list[Cut]
+) -> Iterator[Match]:
+    """The lines that have it; the cuts that are met are added to `cuts`."""
     for output in outputs:
+        parts = _noting(written(output.path, chunk=CHUNK), cuts)
         try:
-            for number, text, found in lines_with(pieces(output.path), sought, progress.advance):
+            for number, text, found in lines_with(parts, sought, progress.advance):
                 yield Match(output, number, text, found)
         except FileNotFoundError:  # pruned while we looked
             continue
 
 
+def _noting(parts: Iterable[bytes | Cut], cuts: list[Cut]) -> Iterator[bytes | Cut]:
+    for part in parts:
+        if isinstance(part, Cut):
+            cuts.append(part)
+        yield part
+
+
 def lines_with(
-    parts: list[Piece], sought: Sought, advance: Callable[[int], object] = lambda count: None
+    parts: Iterable[bytes | Cut],
+    sought: Sought,
+    advance: Callable[[int], object] = lambda count: None,
 ) -> Iterator[tuple[int, str, re.Match[str]]]:
     """Number, text and match of each line in which something is found.
 
@@ -196,12 +215,19 @@ def _match(line: str, sought: Sought) -> re.Match[str] | None:
     return next((found for state in line.split("\r") if (found := sought.search(state))), None)
 
 
-def _blocks(parts: list[Piece], advance: Callable[[int], object]) -> Iterator[tuple[bytes, bool]]:
+def _blocks(
+    parts: Iterable[bytes | Cut], advance: Callable[[int], object]
+) -> Iterator[tuple[bytes, bool]]:
     """Whole lines, many at a time; of a line that is too long, parts that overlap (False)."""
     rest = b""
-    for chunk in _chunks(parts):
-        advance(len(chunk))
-        data = rest + chunk
+    for part in parts:
+        if isinstance(part, Cut):  # a line of its own, as `sloth log` shows it
+            advance(part.length)
+            yield rest + b"\n\n", True
+            rest = b""
+            continue
+        advance(len(part))
+        data = rest + part
         end = data.rfind(b"\n") + 1
         if end:
             yield data[:end], True
@@ -213,16 +239,6 @@ def _blocks(parts: list[Piece], advance: Callable[[int], object]) -> Iterator[tu
             rest = data[-OVERLAP:]
     if rest:
         yield rest, True
-
-
-def _chunks(parts: list[Piece]) -> Iterator[bytes]:
-    for part in parts:
-        with open(part.path, "rb") as file:
-            file.seek(part.start)
-            left = part.end - part.start
-            while left > 0 and (chunk := file.read(min(CHUNK, left))):
-                left -= len(chunk)
-                yield chunk
 
 
 # ---- telling ------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from ..outputs import Cut
 from .harmless import Fold
+from .logs import mark
 from .session import Session
 
 LONGEST_LINE = 1 << 20
@@ -16,7 +18,16 @@ class Sink(Protocol):
     """Takes output as it comes."""
 
     def write(self, attempt: int, data: bytes) -> None: ...
+    def cut(self, attempt: int, cut: Cut) -> None: ...
     def end(self) -> None: ...
+
+
+def show(sink: Sink, attempt: int, part: bytes | Cut) -> None:
+    """Give it bytes, or a cut in their place."""
+    if isinstance(part, Cut):
+        sink.cut(attempt, part)
+    else:
+        sink.write(attempt, part)
 
 
 def sink_for(session: Session, job: int, *, raw: bool = False, live: bool = True) -> Sink:
@@ -36,6 +47,9 @@ class AsItIs:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
+    def cut(self, attempt: int, cut: Cut) -> None:
+        self.write(attempt, mark(cut))
+
     def end(self) -> None:
         """Nothing is kept back."""
 
@@ -51,14 +65,18 @@ class Harmless:
         self._fold.feed(data)
         self._pass_on()
 
+    def cut(self, attempt: int, cut: Cut) -> None:
+        self.write(attempt, mark(cut))
+
     def end(self) -> None:
         self._fold.end()
         self._pass_on()
 
     def _pass_on(self) -> None:
-        sys.stdout.write("".join(self._parts))  # at once: a terminal is flushed at every line
+        text = "".join(self._parts)
+        self._parts.clear()  # first, or an interrupt between would have it written twice
+        sys.stdout.write(text)  # at once: a terminal is flushed at every line
         sys.stdout.flush()
-        self._parts.clear()
 
 
 class Lines:
@@ -81,14 +99,18 @@ class Lines:
             self._rest = b""
         sys.stdout.flush()
 
+    def cut(self, attempt: int, cut: Cut) -> None:
+        self.write(attempt, b"\n")
+        self._tell(mark(cut).strip(), cut=cut.length)
+        self._number += 1
+
     def end(self) -> None:
         if self._rest:
             self._tell(self._rest)
         self._rest = b""
         sys.stdout.flush()
 
-    def _tell(self, line: bytes) -> None:
+    def _tell(self, line: bytes, **more: int) -> None:
         text = line.decode("utf-8", "backslashreplace")
-        self._session.tell(
-            {"job": self._job, "attempt": self._attempt, "line": self._number, "text": text}
-        )
+        told = {"job": self._job, "attempt": self._attempt, "line": self._number, "text": text}
+        self._session.tell(told | more)

@@ -6,14 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..caps import SUFFIX
 from ..crew import Working
 from ..models import COUNTED
+from ..sizes import spoken_size
 from . import berth, facts
 from .limits import notices, queue_facts, queue_rows
 from .lives import NOBODY, ORPHAN, Life, life_facts, lives
 from .needs import Stuck, crew, stuck
 from .parsing import Parser
-from .screen import one_line, rough, safe, size
+from .screen import one_line, rough, safe
 from .session import NoStoreYet, Session
 
 if TYPE_CHECKING:
@@ -220,26 +222,36 @@ def _details(session: Session, sloth: Sloth) -> None:
     session.say(
         "",
         f"store            {one_line(sloth.path)}",
-        f"write-ahead log  {size(sloth.store.log_bytes())}",
-        f"output of jobs   {size(total)} in {files} in {one_line(sloth.store.logs)}",
+        f"write-ahead log  {spoken_size(sloth.store.log_bytes())}",
+        f"output of jobs   {spoken_size(total)} in {files} in {one_line(sloth.store.logs)}",
         f"sloth            {__version__}",
     )
 
 
 def _output(folder: str) -> tuple[int, int]:
-    """How many files of output there are, and their bytes."""
+    """How many files of output there are, and the bytes that they take."""
     try:
         with os.scandir(folder) as entries:
-            sizes = [entry.stat().st_size for entry in entries if entry.name.endswith(".log")]
+            files = {entry.name: entry for entry in entries if not entry.is_dir()}
     except OSError:
         return 0, 0
-    return len(sizes), sum(sizes)
+    logs = [name for name in files if name.endswith((".log", ".err"))]
+    return len(logs), sum(_taken(files[name], name + SUFFIX in files) for name in logs)
+
+
+def _taken(file: os.DirEntry[str], cut: bool) -> int:
+    """What a file takes; one that was cut has a hole, which its size does not tell."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:  # pruned since
+        return 0
+    return min(found.st_size, 512 * found.st_blocks) if cut else found.st_size
 
 
 def _warn(session: Session, sloth: Sloth) -> None:
     log = sloth.store.log_bytes()
     if log > MUCH_LOG:
         session.note(
-            f"the write-ahead log has grown to {size(log)}: a reader keeps the log from being "
-            f"reused. `{session.command('doctor')}` tells which"
+            f"the write-ahead log has grown to {spoken_size(log)}: a reader keeps the log from "
+            f"being reused. `{session.command('doctor')}` tells which"
         )

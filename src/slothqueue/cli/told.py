@@ -35,6 +35,11 @@ class Told:
         self._session.note(f"job {job.id} {job.state}{tries}: {_first(reason(job))}")
 
 
+def are_apart(job: Job) -> bool:
+    """Whether it keeps its errors apart from its output."""
+    return job.kind == "command" and bool(job.payload.get("separate"))
+
+
 def silence(job: Job) -> str:
     """A sentence for a job without output: why there is none, or how it ended all the same."""
     if job.kind != "command":
@@ -45,6 +50,8 @@ def silence(job: Job) -> str:
         return f"job {job.id} has not started yet"
     if job.state == "running":
         return f"job {job.id} has written nothing yet"
+    if (keep := job.payload.get("keep_log")) == "never" or (keep and job.state == "done"):
+        return f"the output of job {job.id} was not to be kept; it is {job.state}"
     how = "its latest attempt failed" if job.state == "queued" else job.state
     return f"job {job.id} wrote nothing; {how}: {_first(reason(job))}"
 
