@@ -218,7 +218,7 @@ class Sloth:
         max_attempts: int | None = None,
         timeout: Duration | None = None,
         lease: Duration | None = None,
-        unique: str | None = None,
+        unique: str | bool | Callable[..., str] | None = None,
         priority: int = 0,
         expires: Duration | None = None,
         concurrency_key: Any = None,

@@ -23,9 +23,10 @@ class JobOptions(TypedDict, total=False):
 
     `delay` is from now, `run_at` a moment; give one. `priority`: higher starts sooner.
     `max_attempts` and `timeout` (awake time of one attempt) limit the attempts. `unique` is a key
-    that one live job of the queue may have; `on_conflict` says what a second one does: `return`
-    that job, `replace` it unless it runs, or `error`. `after` are jobs (or their ids) that must be
-    done first; `after_failed` says what happens when one of them ends otherwise: `cancel` or `run`.
+    that one live job of the queue may have; of a task True makes it of the arguments, and a
+    function may make it of them. `on_conflict` says what a second one does: `return` that job,
+    `replace` it unless it runs, or `error`. `after` are jobs (or their ids) that must be done
+    first; `after_failed` says what happens when one of them ends otherwise: `cancel` or `run`.
     After `expires`, a duration or a moment, no attempt starts. `concurrency_key` is text, or text
     and how many jobs of it may run at once (1). `on_interrupt`: `retry`, `hold` or `fail` when the
     process dies in the middle. `hold` keeps the job until somebody lets it go.
@@ -36,7 +37,7 @@ class JobOptions(TypedDict, total=False):
     priority: int
     max_attempts: int | None
     timeout: Duration | None
-    unique: str | None
+    unique: str | bool | Callable[..., str] | None
     on_conflict: str
     after: Any
     after_failed: str

@@ -14,7 +14,7 @@ from .errors import NotSerializable, WrongState
 from .handles import Job
 from .jobs import Jobs
 from .models import TASK
-from .options import NAMES, JobOptions, lease_length, new_job, parents
+from .options import LONGEST_KEY, NAMES, JobOptions, lease_length, new_job, parents
 from .queues import Names, enqueue, enqueue_many
 from .timing import Duration
 
@@ -82,7 +82,19 @@ class Task(Generic[P, R]):
         takes = options.pop("pass_results", False)
         given = len(parents(options.get("after"))) if takes else 0
         text = self._call.text(args, kwargs, given)
+        if "unique" in options:
+            options["unique"] = self._key(options["unique"], args, kwargs, text)
         return enqueue(self.home.verbs, names, text, options, takes=takes)
+
+    def _key(self, asked: Any, args: Any, kwargs: Any, text: str) -> Any:
+        """The unique key of a call: as it was given, or made of the arguments."""
+        if asked is not True:
+            return asked(*args, **kwargs) if callable(asked) else asked
+        if len(self.name) + len(text) < LONGEST_KEY:
+            return f"{self.name} {text}"
+        from hashlib import sha256
+
+        return f"{self.name} {sha256(text.encode()).hexdigest()}"
 
     def enqueue_many(self, calls: Sequence[tuple[Any, ...] | Mapping[str, Any]]) -> list[Job]:
         """Enqueue many calls in one transaction with one wake-up; or none of them.
@@ -186,5 +198,6 @@ def _place(function: Callable[..., Any]) -> str:
 def settings(queue: str, lease: Duration | None, options: Options) -> Settings:
     """What is said of a task; the options are checked here, where they are written."""
     given = {name: value for name, value in options.items() if value is not None}
-    new_job(0, queue, "", 0, 0, given)
+    by_call = given.get("unique") is True or callable(given.get("unique"))
+    new_job(0, queue, "", 0, 0, {**given, "unique": "made of each call"} if by_call else given)
     return Settings(queue, lease_length(lease), Options(**given))  # type: ignore[typeddict-item]

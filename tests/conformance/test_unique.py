@@ -295,3 +295,28 @@ def _next_state(lease: Lease, n: int) -> None:
         lease.fail("again")
     else:
         lease.retry(0)
+
+
+def test_the_key_of_a_call_is_made_of_its_arguments(sloth: Sloth):
+    @sloth.task(name="thumb", unique=True)
+    def thumb(path: str, width: int = 200) -> None: ...
+
+    first = thumb.enqueue("a.png")
+    assert thumb.enqueue("a.png").id == first.id
+    assert thumb.enqueue("a.png", width=3).id != first.id
+    long = thumb.enqueue("x" * 5000)
+    assert thumb.enqueue("x" * 5000).id == long.id != thumb.enqueue("x" * 5001).id
+
+
+def test_a_function_makes_the_key_of_some_of_the_arguments(sloth: Sloth):
+    @sloth.task(name="thumb", unique=lambda path, width: path)
+    def thumb(path: str, width: int) -> None: ...
+
+    job = thumb.enqueue("a.png", 1)
+    assert (thumb.enqueue("a.png", width=2).id, job.unique) == (job.id, "a.png")
+    assert thumb.using(unique=None).enqueue("a.png", 1).id != job.id
+
+
+def test_a_key_cannot_be_made_of_a_payload(sloth: Sloth):
+    with pytest.raises(ValueError, match="unique must be text"):
+        sloth.queue("q").enqueue(1, unique=True)
