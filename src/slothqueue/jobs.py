@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from .clock import Millis
 from .control import Control
@@ -140,15 +141,14 @@ class Jobs:
     def _claim(self, lane: int, limit: int) -> list[Claimed]:
         if not self.presence.registered and not self._is_due(lane):
             return []
-        store, worker, now = self.store, self.presence.id, self.store.clock.wall()
-        return store.write(
-            lambda tx: store.jobs.claim_lane(
-                tx, lane, limit, now, lambda lease: self._by_hand(worker, lease)
-            ),
-            durable=False,
-            tell=False,
-            lazy=True,
-        )
+        store, worker = self.store, self.presence.id
+
+        def work(tx: Tx) -> list[Claimed]:
+            now = store.clock.wall()  # when it has the lock, for which it may have waited long
+            terms = partial(self._by_hand, worker)
+            return store.jobs.claim_lane(tx, lane, limit, now, terms)
+
+        return store.write(work, durable=False, tell=False, lazy=True)
 
     def _by_hand(self, worker: int, lease: Millis | None) -> Terms:
         length = lease or BY_HAND
