@@ -180,6 +180,7 @@ NEIGHBORS = {
     ("storage.opening", "storage.locking"),
     ("storage.opening", "storage.migrate"),
     ("storage.opening", "storage.sqlite_errors"),
+    ("storage.opening", "waiting"),
     ("storage.sqlite", "storage.checkpoints"),
     ("storage.sqlite", "storage.locking"),
     ("storage.sqlite", "storage.opening"),
