@@ -23,6 +23,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "context",
             "environment",
             "reports",
+            "titles",
             "typed",
         },
     ),
@@ -119,6 +120,7 @@ NEIGHBORS = {
     ("starting", "papers"),
     ("streams", "starting"),
     ("context", "codec"),
+    ("titles", "codec"),
     ("context", "timing"),
     ("models", "timing"),
     # JSON by annotations, on top of plain JSON
