@@ -38,6 +38,19 @@ def decode(text: str) -> Any:
     return _decode(text)
 
 
+def kept(text: str, what: str) -> Any:
+    """The same of a text that we have written. Raises NotSerializable if it is none any more."""
+    try:
+        return _decode(text)
+    except UNREADABLE as error:
+        raise NotSerializable(
+            f"{what} is not JSON any more, so another program has changed it: {error}"
+        ) from None
+
+
+UNREADABLE = (ValueError, RecursionError)
+"""What `decode` raises for a text that is no JSON, or whose lists in lists never end."""
+
 LONGEST_TEXT = 16_384
 """No error or message is longer than this many bytes; what was cut is said in its place."""
 

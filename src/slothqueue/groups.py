@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .errors import JobNotFound
 from .handles import Job
 from .jobs import Jobs
 from .models import STATES
@@ -52,7 +54,8 @@ class Group:
     def cancel(self, reason: str | None = None, *, grace: Duration = 10) -> None:
         """Cancel all that have not ended, as `Job.cancel` does."""
         for id in self._jobs.live_of(self.ids):
-            self._jobs.get(id).cancel(reason, grace=grace)
+            with contextlib.suppress(JobNotFound):  # it has ended meanwhile, and is pruned
+                self._jobs.get(id).cancel(reason, grace=grace)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -12,6 +12,7 @@ from .models import BLOCKED, COMMAND, ENDED, HELD, KINDS, ON_INTERRUPT, STATES, 
 from .options import UNSET, bare_key, edit_of
 from .storage.base import Claimed, Held, Row
 from .timing import Duration, Moment, as_datetime, millis
+from .titles import title
 
 if TYPE_CHECKING:
     from .jobs import Jobs
@@ -98,7 +99,7 @@ class Job:
     @property
     def payload(self) -> Any:
         """What was enqueued; of a command its argument list and place, of a task its arguments."""
-        return codec.decode(self._row[14])
+        return codec.kept(self._row[14], f"the payload of job {self.id}")
 
     @property
     def error(self) -> str | None:
@@ -125,7 +126,7 @@ class Job:
     def name(self) -> str:
         """A short name for people: the command line, the task, or the payload."""
         if self._row[2] == COMMAND:
-            return command_line(self.payload)
+            return title(self.kind, "", self._row[14])
         return str(self._row[3] if self._row[2] == TASK else self._row[14])
 
     @property
@@ -292,16 +293,6 @@ def _result(kind: int, task: str, text: str) -> Any:
     return calls.result(task, codec.decode(text))
 
 
-def command_line(payload: dict[str, Any]) -> str:
-    """A command as one would type it: quoted, but for a text that is the shell's own."""
-    words: list[str] = payload["argv"]
-    if payload.get("shell"):
-        return words[0]
-    from shlex import join
-
-    return join(words)
-
-
 class Lease:
     """The right to work on one job. What ends or extends it raises LeaseLost if it is lost."""
 
@@ -322,7 +313,7 @@ class Lease:
 
     @property
     def payload(self) -> Any:
-        return codec.decode(self._claimed.payload)
+        return codec.kept(self._claimed.payload, f"the payload of job {self.id}")
 
     @property
     def token(self) -> str:

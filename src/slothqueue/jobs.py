@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from .clock import Millis
 from .control import Control
@@ -69,18 +70,19 @@ class Jobs:
         """One with something special about it, or the job that has its key."""
         store, asked = self.store, base(self.store.clock)
 
-        def work(tx: Tx) -> tuple[int, bool]:
+        def work(tx: Tx) -> tuple[Row, bool]:
             if job.timed:
                 note_base(store, tx, asked)
             there = None if job.key is None else store.waits.with_key(tx, job.key)
+            existed = there is not None and on_conflict == "return"
             if there is None:
-                return store.jobs.add(tx, job, now, asked), False
-            if on_conflict == "return":
-                return there, True
-            return self._meet(tx, there, job, now, asked, on_conflict), False
+                there = store.jobs.add(tx, job, now, asked)
+            elif not existed:
+                there = self._meet(tx, there, job, now, asked, on_conflict)
+            return self._sure(tx, there), existed
 
-        id, existed = store.write(work)
-        found = self.get(id)
+        row, existed = store.write(work)
+        found = Job(row, self)
         found._existed = existed
         return found
 
@@ -102,16 +104,22 @@ class Jobs:
         """Write a job like this for each payload, in one transaction with one wake-up; or none."""
         store, asked = self.store, base(self.store.clock)
 
-        def work(tx: Tx) -> list[int]:
+        def work(tx: Tx) -> list[Row]:
             if job.timed:
                 note_base(store, tx, asked)
-            return store.jobs.add_many(tx, job, payloads, now, asked)
+            ids = store.jobs.add_many(tx, job, payloads, now, asked)
+            if job.extra is not None:
+                return [self._sure(tx, id) for id in ids]
+            row = self._row(job, names, now)
+            return [(id, *row[:13], text, *row[14:]) for id, text in zip(ids, payloads)]
 
-        ids = store.write(work)
-        if job.extra is not None:
-            return [self.get(id) for id in ids]
-        row = self._row(job, names, now)
-        return [Job((id, *row[:13], text, *row[14:]), self) for id, text in zip(ids, payloads)]
+        return [Job(row, self) for row in store.write(work)]
+
+    def _sure(self, tx: Tx, id: int) -> Row:
+        """Of a job that is there in this transaction; afterwards it may have ended and be gone."""
+        row = self.store.jobs.get(tx, id)
+        assert row is not None
+        return row
 
     def _row(self, job: NewJob, names: tuple[str, int, str], now: Millis) -> Row:
         """The row of a job that was just written, without its id."""
@@ -140,15 +148,14 @@ class Jobs:
     def _claim(self, lane: int, limit: int) -> list[Claimed]:
         if not self.presence.registered and not self._is_due(lane):
             return []
-        store, worker, now = self.store, self.presence.id, self.store.clock.wall()
-        return store.write(
-            lambda tx: store.jobs.claim_lane(
-                tx, lane, limit, now, lambda lease: self._by_hand(worker, lease)
-            ),
-            durable=False,
-            tell=False,
-            lazy=True,
-        )
+        store, worker = self.store, self.presence.id
+
+        def work(tx: Tx) -> list[Claimed]:
+            now = store.clock.wall()  # when it has the lock, for which it may have waited long
+            terms = partial(self._by_hand, worker)
+            return store.jobs.claim_lane(tx, lane, limit, now, terms)
+
+        return store.write(work, durable=False, tell=False, lazy=True)
 
     def _by_hand(self, worker: int, lease: Millis | None) -> Terms:
         length = lease or BY_HAND

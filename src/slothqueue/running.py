@@ -196,6 +196,7 @@ class ChildRun:
         self.news: tuple[float, str | None] | None = None
         self.given = slot.holder is not None and claimed.holder == slot.holder.id
         self._told: Ending | None = None
+        self._begun = self._asked = False
         slot.busy = True
 
     def taker(self) -> Holder | None:
@@ -206,6 +207,9 @@ class ChildRun:
 
     def begin(self) -> None:
         self.slot.child.run(self._message)
+        self._begun = True
+        if self._asked:
+            self.slot.child.stop()
 
     def poll(self) -> Ending | None:
         gone = self.slot.child.gone  # asked first: what it said before it ended is then all there
@@ -226,7 +230,9 @@ class ChildRun:
         )
 
     def ask(self) -> None:
-        self.slot.child.stop()
+        self._asked = True
+        if self._begun:  # else it is told once it knows of which attempt
+            self.slot.child.stop()
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
         self._told = ending

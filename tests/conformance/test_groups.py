@@ -102,3 +102,16 @@ def test_many_commands_are_written_at_once_or_none(sloth: Sloth):
     with pytest.raises(ValueError, match="empty"):
         queue.enqueue_commands([["true"], []])
     assert len(sloth.jobs()) == 2
+
+
+def test_all_of_a_group_are_cancelled_though_some_are_pruned_meanwhile(
+    sloth: Sloth, monkeypatch: pytest.MonkeyPatch
+):
+    jobs = sloth.queue("q").enqueue_many([1, 2, 3])
+    group = sloth.group(jobs)
+    monkeypatch.setattr(sloth.verbs, "live_of", lambda ids: list(ids))  # as they were just before
+    jobs[0].cancel()
+    jobs[1].cancel()
+    assert sloth.prune(0) == 2
+    group.cancel()
+    assert jobs[2].refresh().state == "cancelled"

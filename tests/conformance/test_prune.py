@@ -217,3 +217,30 @@ def test_an_environment_that_no_job_has_goes_too(sloth: Sloth, clock: ManualCloc
         tx.execute("insert into _sloth_env (text) values ('{}')")
     sloth.prune()
     assert rows(sloth, "select * from _sloth_env") == []
+
+
+def test_enqueue_tells_of_a_job_that_is_gone_by_the_time_it_returns(
+    sloth: Sloth, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody runs and prunes it between the commit and the answer."""
+    queue, write = sloth.queue("q"), sloth.store.write
+    queue.enqueue("before")
+
+    def meddle(*args: Any, **options: Any) -> Any:
+        value = write(*args, **options)
+        monkeypatch.setattr(sloth.store, "write", write)
+        queue.complete_many(queue.claim_many(10))
+        queue.enqueue("after")  # the latest is never pruned
+        assert sloth.prune(0) > 1
+        return value
+
+    for enqueue in (
+        lambda: queue.enqueue(1, unique="key"),
+        lambda: queue.enqueue(1, expires="1h"),
+        lambda: queue.enqueue_many([1], expires="1h")[0],
+    ):
+        monkeypatch.setattr(sloth.store, "write", meddle)
+        job = enqueue()
+        assert (job.payload, job.state) == (1, "queued")
+        with pytest.raises(JobNotFound):
+            job.refresh()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import Sloth, StoreBusy, StoreUnavailable
+from slothqueue import ManualClock, Sloth, StoreBusy, StoreUnavailable
 
 from .telling import every_job
 
@@ -81,6 +81,30 @@ def test_who_waits_for_the_lock_gets_it(
     foreign.execute("commit")
     assert write.value() == 2
     assert len(every_job(sloth)) == 2
+
+
+def test_a_claim_that_waited_for_the_lock_starts_when_it_has_it(
+    open_sloth: OpenSloth,
+    foreign: sqlite3.Connection,
+    aside: Callable[..., Any],
+    clock: ManualClock,
+):
+    foreign.execute("commit")
+    sloth = open_sloth()
+    assert sloth.queue("q").claim() is not None  # registered
+    queue = sloth.queue("rated", rate=(1, "10s"))
+    queue.enqueue_many([1, 2])
+    foreign.execute("begin immediate")
+    call = aside(queue.claim)
+    assert not call.over(0.2)
+    clock.advance(8)
+    foreign.execute("commit")
+    lease = call.value()
+    assert lease.job.events()[-1].at.timestamp() == clock.wall() / 1000
+    clock.advance(9.999)
+    assert queue.claim() is None
+    clock.advance(0.001)
+    assert queue.claim() is not None
 
 
 @pytest.mark.parametrize("call", ["enqueue", "enqueue_many", "transaction"])

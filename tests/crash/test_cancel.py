@@ -63,6 +63,16 @@ def test_a_function_is_told_at_once_and_ends_by_itself(world: World, pool: str, 
     assert "I was told to stop" in str(cancelled(world, job).detail)
 
 
+def test_who_is_cancelled_while_its_child_starts_is_told_as_well(world: World):
+    worker = world.worker("process")
+    job = world.tasks["until_told"].enqueue(world.notes, 1)
+    until(lambda: job.refresh().state == "running", "it is claimed")
+    job.cancel("enough", grace=60)
+    world.wait_note(-1)
+    assert "I was told to stop" in str(cancelled(world, job).detail)
+    assert worker.poll() is None
+
+
 def test_a_function_in_a_child_that_does_not_listen_is_ended_after_the_grace(world: World):
     world.worker("process")
     job = world.held_up()

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from slothqueue import JobNotFound, Sloth, StoreUnavailable, WrongState, current_job
+from slothqueue import (
+    JobNotFound,
+    NotSerializable,
+    Sloth,
+    StoreUnavailable,
+    WrongState,
+    current_job,
+)
 from slothqueue.storage import sqlite as engine
 
 SEED = 12
@@ -191,6 +198,37 @@ def test_jobs_that_somebody_deleted_neither_stick_nor_spin(tmp_path: Path):
         assert sloth.queue("q").stats()["queued"] == 0
         with pytest.raises(JobNotFound):
             sloth.job(kept.id)
+
+
+@pytest.mark.parametrize("spoilt", ['{"args": [', "null", '"text"', "{}", "[" * 100_000])
+def test_a_payload_that_somebody_has_spoilt_costs_nobody_else(tmp_path: Path, spoilt: str):
+    with Sloth(tmp_path / "work.db") as sloth:
+
+        @sloth.task(queue="tasks", max_attempts=1)
+        def double(n: int) -> int:
+            return 2 * n
+
+        commands = sloth.queue("commands", max_attempts=1)
+        jobs = [
+            make()
+            for make in (lambda: double.enqueue(1), lambda: commands.enqueue_command(["true"]))
+            for _ in range(5)
+        ]
+        by_hand = sloth.queue("q").enqueue_many(list(range(5)))
+        bad = [jobs[2], jobs[7], by_hand[2]]
+        with sqlite3.connect(tmp_path / "work.db") as foreign:
+            for job in bad:
+                foreign.execute("update _sloth_job set payload = ? where id = ?", (spoilt, job.id))
+        assert all(repr(job) for job in sloth.jobs())
+        sloth.worker(pool="thread").run_until_idle()
+        assert [job.refresh().state for job in jobs].count("done") == 8
+        assert [job.refresh().state for job in bad] == ["failed", "failed", "queued"]
+        assert all(job.refresh().error for job in bad[:2])
+        leases = sloth.queue("q").claim_many(9)
+        assert [lease.payload for lease in leases if lease.id != by_hand[2].id] == [0, 1, 3, 4]
+        if spoilt.endswith("["):
+            with pytest.raises(NotSerializable, match=f"job {by_hand[2].id} is not JSON any more"):
+                print(leases[2].payload)
 
 
 @pytest.mark.parametrize("statement", ["commit", "rollback"])

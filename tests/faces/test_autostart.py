@@ -120,6 +120,15 @@ def test_a_stale_file_is_no_obstacle(sloth: Cli):
     assert one(sloth) != first
 
 
+def test_a_worker_without_work_makes_room_when_its_file_is_removed(sloth: Cli):
+    first = one(sloth)
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{sloth.db}{ending}").unlink(missing_ok=True)
+    assert started(sloth("add", "--", "touch", "made").err) != first
+    sloth("wait", "1")
+    assert (sloth.folder / "made").exists()
+
+
 def test_who_has_the_place_but_does_not_work_is_waited_for(sloth: Cli):
     sloth("add", "--no-start", "--", "true")
     place = berth.take(f"{sloth.db}-live")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from slothqueue import Sloth
 from slothqueue.cli import COMMANDS, overview
 
 from .cli_support import Cli, end, until
@@ -543,3 +545,18 @@ def test_an_app_has_its_own_store(sloth: Cli):
     (sloth.folder / "shop.py").write_text(APP)
     refused = sloth.refused("worker", "--app", "shop:queue", "--db", "other.db", code=2)
     assert "leave --db out" in refused
+
+
+@pytest.mark.parametrize("spoilt", ['{"argv": ', "null", '{"argv": 5}'])
+def test_a_job_whose_payload_is_spoilt_is_shown_with_the_others(sloth: Cli, spoilt: str):
+    for _ in range(2):
+        sloth("add", "--", "true")
+    job = Sloth(sloth.db).queue("q").enqueue("by hand")
+    with sqlite3.connect(sloth.db) as foreign:
+        foreign.execute("update _sloth_job set payload = ? where id in (1, 3)", (spoilt,))
+    assert [one["id"] for one in sloth("list", "--json").objects] == [1, 2, job.id]
+    assert sloth("list").text.count(spoilt.strip()) == 2
+    for number in ("1", "3"):
+        assert sloth("show", number).text.startswith(f"job {number}  queued  {spoilt.strip()}\n")
+        assert sloth("show", number, "--json").objects[0]["id"] == int(number)
+    sloth("cancel", "1", "3")

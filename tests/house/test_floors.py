@@ -23,6 +23,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "context",
             "environment",
             "reports",
+            "titles",
             "typed",
         },
     ),
@@ -119,6 +120,7 @@ NEIGHBORS = {
     ("starting", "papers"),
     ("streams", "starting"),
     ("context", "codec"),
+    ("titles", "codec"),
     ("context", "timing"),
     ("models", "timing"),
     # JSON by annotations, on top of plain JSON
@@ -180,6 +182,7 @@ NEIGHBORS = {
     ("storage.opening", "storage.locking"),
     ("storage.opening", "storage.migrate"),
     ("storage.opening", "storage.sqlite_errors"),
+    ("storage.opening", "waiting"),
     ("storage.sqlite", "storage.checkpoints"),
     ("storage.sqlite", "storage.locking"),
     ("storage.sqlite", "storage.opening"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..commands import check_argv
 from ..errors import WrongState
-from ..handles import command_line
 from ..timing import spoken
+from ..titles import command_line
 from .adding import moment_at
 from .many import Failed, attempt
 from .parsing import Parser, Usage, duration, job_id, none_or, some_duration, whole

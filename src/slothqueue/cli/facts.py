@@ -6,7 +6,8 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..handles import command_line
+from .. import titles
+from ..errors import NotSerializable
 from ..models import Event
 
 if TYPE_CHECKING:
@@ -71,24 +72,15 @@ def iso(moment: dt.datetime | None) -> str | None:
 
 def title(job: Job) -> str:
     """What a person calls the job: a command as one would type it, a call, a payload."""
-    return title_of(job.name, job.kind, job.payload)
+    return titles.title(job.kind, job.name, job._row[14])
 
 
-def title_of(name: str, kind: str, payload: Any) -> str:
-    """The same from its parts; `name` counts for a payload and a task."""
-    if kind == "task":
-        return f"{name}({_arguments(payload)})"
-    if kind != "command":
-        return name
-    return command_line(payload)
-
-
-def _arguments(payload: dict[str, Any]) -> str:
-    """The arguments of a call as one would write them."""
-    named = payload["kwargs"].items()
-    words = [json.dumps(value, ensure_ascii=False) for value in payload["args"]]
-    words += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named]
-    return ", ".join(words)
+def payload(job: Job) -> Any:
+    """What it was enqueued with; the text of it if another program has spoilt that."""
+    try:
+        return job.payload
+    except NotSerializable:
+        return job._row[14]
 
 
 def reason(job: Job) -> str | None:

@@ -152,11 +152,11 @@ def show_command(session: Session, options: Any) -> int:
 
 
 def _payload(job: Job) -> dict[str, Any]:
-    if job.kind == "command":
-        told = job.payload
+    told = facts.payload(job)
+    if job.kind == "command" and isinstance(told, dict) and "argv" in told:
         line = {"command": told["argv"], "shell": bool(told.get("shell")), "cwd": told.get("cwd")}
         return line | order_facts(told)
-    return {"payload": job.payload}
+    return {"payload": told}
 
 
 def _process(life: Life) -> str:
@@ -187,12 +187,13 @@ def _lines(text: str, width: int | None) -> list[str]:
 
 def _fields(job: Job, now: dt.datetime) -> list[tuple[str, str]]:
     command = job.kind == "command"
-    told: dict[str, Any] = job.payload if command else {}
+    what = facts.payload(job)
+    told: dict[str, Any] = what if command and isinstance(what, dict) else {}
     return [
         ("kind", job.kind + (", in a shell" if command and told.get("shell") else "")),
         ("directory", str(told.get("cwd", "")) if command else ""),
         *(order_fields(told) if command else []),
-        ("payload", json.dumps(job.payload, ensure_ascii=False) if job.kind == "payload" else ""),
+        ("payload", json.dumps(what, ensure_ascii=False) if job.kind == "payload" else ""),
         ("queue", job.queue),
         ("priority", str(job.priority)),
         ("attempts", f"{job.attempts} of {job.max_attempts}"),

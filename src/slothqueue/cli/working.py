@@ -9,12 +9,11 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..codec import decode
 from ..models import COMMAND
 from ..queues import check_name
 from ..telling import count
 from ..timing import millis, spoken
-from .facts import title_of
+from ..titles import title
 from .needs import Server, crew, stuck
 from .parsing import Parser, Usage, checked, duration, some_duration, whole
 from .screen import one_line
@@ -252,7 +251,7 @@ def _what(record: logging.LogRecord) -> str:
     if lane is None:
         return ""
     kind = "command" if lane.kind == COMMAND else "task"
-    return ": " + title_of(lane.task, kind, decode(record.payload))  # type: ignore[attr-defined]
+    return ": " + title(kind, lane.task, record.payload)  # type: ignore[attr-defined]
 
 
 class Facts(logging.Formatter):

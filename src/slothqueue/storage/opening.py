@@ -10,6 +10,7 @@ import time
 from ..clock import Clock
 from ..errors import StoreUnavailable
 from ..liveness import free, make_private
+from ..waiting import BellFile
 from . import filesystem, migrate
 from .base import NameVerbs
 from .checkpoints import log_bytes
@@ -18,6 +19,9 @@ from .sqlite_errors import cannot_create, cannot_open, corrupt, not_regular
 
 FLOOR = (3, 37, 0)
 BETWEEN_LOOKS = 1.0  # s
+GOING = 3.0
+"""Seconds in which those who use a file that was replaced, and have nothing to do, have to go."""
+
 SMALLEST = 512  # bytes: a page is no smaller
 one_at_a_time = threading.Lock()
 """Held while a file is created: a descriptor of ours must not meet SQLite's, see `sqlite.py`."""
@@ -55,14 +59,15 @@ def replaced(path: str) -> StoreUnavailable:
     )
 
 
-def prepare_live(live: str, store_id: str) -> bool:
+def prepare_live(live: str, store_id: str, *, wait: bool) -> bool:
     """Make the live directory and bind it to its store; whether locks work in it.
 
-    Raises StoreUnavailable if it belongs to another store that somebody still uses.
+    Raises StoreUnavailable if it belongs to another store that somebody still uses; `wait` gives
+    them a moment to find out and go, which is of no use to one of them.
     """
     make_private(live)
     mark = os.path.join(live, "store")
-    if in_use_by_others(live, store_id):
+    if in_use_by_others(live, store_id) and not (wait and _send_away(live, store_id)):
         raise StoreUnavailable(
             f"{live} belongs to another store, and a process still uses it. Was the file beside it "
             "replaced? End that process, or put the store elsewhere."
@@ -80,6 +85,18 @@ def in_use_by_others(live: str, store_id: str) -> bool:
     """Whether somebody lives in this directory as a user of another store."""
     found = _read(os.path.join(live, "store"))
     return bool(found) and found != store_id and _in_use(live)
+
+
+def _send_away(live: str, store_id: str) -> bool:
+    """Wake those who sleep beside a file that was replaced: they find out, and go. Whether all
+    have gone."""
+    bell, until = BellFile(live), time.monotonic() + GOING
+    while in_use_by_others(live, store_id):
+        if time.monotonic() > until:
+            return False
+        bell.ring()  # again and again: they look at the file once a second
+        time.sleep(0.1)
+    return True
 
 
 def _read(mark: str) -> str:

@@ -69,8 +69,7 @@ class SqliteStore:
         self.bell, self.bell_file = Bell(), BellFile(self.live)
         self.want = self.bell_file.want  # somebody is about to sleep: look once more after this
         self.bound = self.ended = False
-        self.trusts_locks = True
-        self._was_open = False
+        self.trusts_locks, self._was_open, self._lived = True, False, False
         self.broken: str | None = None
         self._joined = Joined()
         self._at_fork: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
@@ -240,9 +239,10 @@ class SqliteStore:
         self._checkpoints.begin(self._tx)
         # From the start, so that those who sleep and those who ring share one bell.
         id = self.names.meta(self._tx, "store") or ""
-        if not opening.prepare_live(self.live, id) and self.trusts_locks:
+        if not opening.prepare_live(self.live, id, wait=not self._lived) and self.trusts_locks:
             self.trusts_locks = False
             self.say(f"locks do not work in {self.live}: every lease has a time limit there")
+        self._lived = True
         return self._tx
 
     def _connect(self) -> sqlite3.Connection:
