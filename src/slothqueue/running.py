@@ -196,6 +196,7 @@ class ChildRun:
         self.news: tuple[float, str | None] | None = None
         self.given = slot.holder is not None and claimed.holder == slot.holder.id
         self._told: Ending | None = None
+        self._begun = self._asked = False
         slot.busy = True
 
     def taker(self) -> Holder | None:
@@ -205,7 +206,10 @@ class ChildRun:
         return self.slot.holder
 
     def begin(self) -> None:
+        self._begun = True
         self.slot.child.run(self._message)
+        if self._asked:
+            self.slot.child.stop()
 
     def poll(self) -> Ending | None:
         gone = self.slot.child.gone  # asked first: what it said before it ended is then all there
@@ -218,7 +222,8 @@ class ChildRun:
             elif message["kind"] == "heartbeat":
                 self._beat()
             elif message["kind"] == "ended":
-                return self._told or Ending(**message["ending"])
+                ending = Ending(**message["ending"])
+                return ending if ending.kind == "complete" else self._told or ending
         if not gone:
             return None
         return self._told or reclaim(
@@ -226,7 +231,10 @@ class ChildRun:
         )
 
     def ask(self) -> None:
-        self.slot.child.stop()
+        """It is told once it runs: before that nobody would remember it for this attempt."""
+        self._asked = True
+        if self._begun:
+            self.slot.child.stop()
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
         self._told = ending

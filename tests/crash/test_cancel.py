@@ -63,6 +63,23 @@ def test_a_function_is_told_at_once_and_ends_by_itself(world: World, pool: str, 
     assert "I was told to stop" in str(cancelled(world, job).detail)
 
 
+def test_a_function_is_told_though_its_child_has_not_begun_with_it(world: World):
+    world.worker("process")
+    job = world.tasks["until_told"].enqueue(world.notes, 1)
+    world.runs(job)
+    job.cancel("enough", grace=60)
+    assert "I was told to stop" in str(cancelled(world, job).detail)
+
+
+def test_what_a_child_completes_although_it_was_terminated_is_done(world: World):
+    world.worker("process")
+    job = world.tasks["done_when_terminated"].enqueue(world.notes, 1)
+    world.wait_note(1)
+    job.cancel("enough", grace=0)
+    assert world.ended(job).state == "done", job.events()
+    assert job.result(timeout=0) == 1
+
+
 def test_a_function_in_a_child_that_does_not_listen_is_ended_after_the_grace(world: World):
     world.worker("process")
     job = world.held_up()
