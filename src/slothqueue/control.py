@@ -23,7 +23,7 @@ T = TypeVar("T")
 GRACE: Millis = 10_000
 """How long a cancelled attempt has to end by itself."""
 
-KIND, PAYLOAD, MESSAGE = 2, 14, 17
+KIND, STATE, PAYLOAD, MESSAGE = 2, 4, 14, 17
 """Their places in the row of a job."""
 
 ANCESTRY = "its parent "
@@ -128,7 +128,8 @@ class Control:
             parent = parents.pop()
             for id in self.store.waits.children(tx, parent):
                 child = self.store.waits.known(tx, id)
-                if child is not None and self._went_with(tx, child, parent):
+                row = self.store.jobs.get(tx, id)
+                if child is not None and row is not None and went_with(row, parent):
                     parents.append(id)
                     yield child
 
@@ -143,11 +144,6 @@ class Control:
                     f"job {job.id} cannot be put back: its key {bare_key(job.key)!r} belongs to "
                     f"job {other} by now. Cancel that one first, or leave this one"
                 )
-
-    def _went_with(self, tx: Tx, child: Known, parent: int) -> bool:
-        """Whether it was cancelled because of this parent."""
-        row = self.store.jobs.get(tx, child.id) if child.state == CANCELLED else None
-        return row is not None and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
 
     def edit(self, id: int, change: Callable[[Edit], Edit], what: str) -> None:
         """Change a job that does not run and is not done. Raises WrongState, also for a moment of
@@ -189,6 +185,11 @@ class Control:
     def _queue(self, tx: Tx, queue: str) -> tuple[int, Millis | None, Any] | None:
         rows = self.store.names.queues(tx)
         return next(((r.id, r.paused, r.paused_by) for r in rows if r.name == queue), None)
+
+
+def went_with(row: Row, parent: int) -> bool:
+    """Whether this job was cancelled because of this parent."""
+    return row[STATE] == CANCELLED and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
 
 
 def _listens(row: Row | None) -> bool:
