@@ -150,7 +150,7 @@ class Sloth:
         `task.using(pass_results=True)` gets what they returned as its arguments.
         """
         refuse_while_loading()
-        ids = parents(list(jobs))
+        ids = parents(list(jobs), "group")
         if then is None:
             return Group(ids, self.verbs)
         if isinstance(then, Task):

@@ -727,3 +727,23 @@ def test_whoever_changes_a_job_while_others_do_leaves_it_in_one_place(open_sloth
         thread.join(60)
     assert not failures, failures
     check_filing(sloths[0])
+
+
+@pytest.mark.parametrize(
+    "payload", [5, None, [], {"argv": ["ls"]}, {"argv": [], "cwd": "/"}, {"argv": [1], "cwd": "/"}]
+)
+def test_a_command_is_not_made_into_what_is_none(sloth: Sloth, payload: Any):
+    job = sloth.queue("q").enqueue_command(["true"])
+    with pytest.raises(ValueError, match="payload of a command is such as"):
+        job.edit(payload=payload)
+    assert job.edit(payload={**job.payload, "argv": ["ls"]}).command == ["ls"]
+
+
+def test_a_call_is_not_made_into_what_is_none(sloth: Sloth):
+    @sloth.task()
+    def work(n: int) -> None: ...
+
+    job = work.enqueue(1)
+    with pytest.raises(ValueError, match="payload of a task is such as"):
+        job.edit(payload=[2])
+    assert job.edit(payload={"args": [2], "kwargs": {}}).payload["args"] == [2]

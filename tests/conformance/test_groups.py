@@ -7,6 +7,11 @@ import pytest
 from slothqueue import JobCancelled, ManualClock, Sloth
 
 
+def test_a_group_of_what_is_no_job_is_refused_by_name(sloth: Sloth):
+    with pytest.raises(ValueError, match="group takes jobs or their ids, not 'x'"):
+        sloth.group([sloth.queue("q").enqueue(1), "x"])  # type: ignore[list-item]
+
+
 def test_a_group_counts_its_jobs(sloth: Sloth):
     queue = sloth.queue("q", max_attempts=1)
     group = sloth.group(queue.enqueue_many([1, 2, 3, 4]))
@@ -89,8 +94,10 @@ def test_a_call_that_could_not_take_the_results_is_refused_when_it_is_enqueued(s
     def nothing() -> None: ...
 
     first = nothing.enqueue()
-    with pytest.raises(TypeError, match="nothing"):
+    with pytest.raises(TypeError, match=r"nothing.*1 of them results that are passed on"):
         first.then(nothing.using(pass_results=True))
+    with pytest.raises(TypeError, match="after="):
+        first.then(["true"])
     assert sloth.stats()["queued"] == 1
 
 
