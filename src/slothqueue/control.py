@@ -69,6 +69,11 @@ class Control:
 
     def send(self, id: int, kind: str, text: str | None) -> None:
         """Have the worker pass this on to the command's standard input. Raises WrongState."""
+        if self.upkeep.is_orphan(id):
+            raise WrongState(
+                f"job {id} goes on without the worker that started it, and nobody else can write "
+                "to its input; cancel it, or wait for its end"
+            )
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != RUNNING:

@@ -244,7 +244,7 @@ class Job:
         timeout: Duration | None = UNSET,
     ) -> Job:
         """Change it before it runs (again). Raises WrongState if it runs or is done, ValueError for
-        a payload that is no command or call where it was one.
+        a payload that is no command, or no call, where it was one.
 
         One that has failed or was cancelled is due at once when it is put back: give it another
         moment after that.
@@ -255,7 +255,8 @@ class Job:
         return self.refresh()
 
     def send(self, text: str) -> None:
-        """Write to the standard input of a running command that was added with `stdin=True`."""
+        """Write to the standard input of a running command that was added with `stdin=True`. Raises
+        WrongState, also when its worker is gone: nobody else can."""
         self._jobs.control.send(self.id, "send", text)
 
     def send_eof(self) -> None:

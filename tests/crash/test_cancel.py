@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from slothqueue import WrongState
 from slothqueue.liveness import whoever
 
 from ..filing import check_filing
@@ -230,3 +231,18 @@ def test_a_job_whose_process_is_killed_does_as_it_was_told(world: World, wish: s
     assert world.ended(job).state == ("failed" if wish == "fail" else "cancelled")
     assert world.noted()[1] == 1
     check_history(job.refresh())
+
+
+def test_what_nobody_would_pass_on_is_refused(world: World):
+    process = world.worker()
+    script = f"echo 1 >> {world.notes}; read line; echo -1 >> {world.notes}"
+    job = world.sloth.queue(QUEUE).enqueue_command(["/bin/sh", "-c", script], stdin=True)
+    world.wait_note(1)
+    process.kill()
+    process.wait()
+    with pytest.raises(WrongState, match="without the worker"):
+        job.send("to nobody")
+    assert rows(world.path, "select * from _sloth_ask") == []
+    job.cancel("enough")
+    world.worker()
+    cancelled(world, job)
