@@ -29,6 +29,7 @@ from ..errors import (
     WrongState,
 )
 from ..liveness import free, lock_directory
+from ..sizes import spoken_size
 from .base import Tx
 from .sqlite_errors import cannot_open, code, not_regular, translate
 
@@ -234,14 +235,10 @@ def _refuse_small_disk(target: str, needed: int) -> None:
     there = place.f_bavail * place.f_frsize
     if there < needed:
         raise StoreFull(
-            f"there is not enough room for {target}: it takes {_megabytes(needed)}, and "
-            f"{_megabytes(there)} are free. Nothing was changed. Free some space, or name another "
+            f"there is not enough room for {target}: it takes {spoken_size(needed)}, and "
+            f"{spoken_size(there)} are free. Nothing was changed. Free some space, or name another "
             "place."
         )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1_000_000:.1f} MB"
 
 
 def _finish(draft: Draft, store: str, finish: Callable[[Tx], int], progress: Progress) -> int:
