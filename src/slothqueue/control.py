@@ -74,6 +74,7 @@ class Control:
                 f"job {id} goes on without the worker that started it, and nobody else can write "
                 "to its input; cancel it, or wait for its end"
             )
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != RUNNING:
@@ -83,7 +84,7 @@ class Control:
                     f"job {id} has no input that could be written to: add it with stdin=True, or "
                     "`sloth add --stdin`"
                 )
-            self.store.waits.ask(tx, id, kind, now, whoever(), text)
+            self.store.waits.ask(tx, id, kind, now, who, text)
 
         self._with(id, work)
 
@@ -91,23 +92,25 @@ class Control:
 
     def hold(self, id: int) -> None:
         """Keep a queued job from running. Raises WrongState."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != QUEUED:
                 raise WrongState(_not(job, "only a queued job can be held"))
             if not job.parked & HELD:
-                self.store.waits.hold(tx, job, now, whoever())
+                self.store.waits.hold(tx, job, now, who)
 
         self._with(id, work)
 
     def unhold(self, id: int) -> None:
         """Let a held job go. Raises WrongState for one that is not queued."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != QUEUED:
                 raise WrongState(_not(job, "only a queued job can be held"))
             if job.parked & HELD:
-                self.store.waits.unhold(tx, job, now, whoever())
+                self.store.waits.unhold(tx, job, now, who)
 
         self._with(id, work)
 
@@ -116,13 +119,14 @@ class Control:
     def revive(self, id: int, *, children: bool = False) -> None:
         """Put a failed or cancelled job back with a fresh budget; `children` too, that were
         cancelled with it. Raises WrongState."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state not in (FAILED, CANCELLED):
                 raise WrongState(_not(job, "only a failed or cancelled job can be put back"))
             family = [job, *(self._descendants(tx, job) if children else ())]
             self._refuse_taken(tx, family)
-            self.store.waits.revive(tx, family, now, whoever())
+            self.store.waits.revive(tx, family, now, who)
 
         self._with(id, work)
 
@@ -153,6 +157,7 @@ class Control:
     def edit(self, id: int, change: Callable[[Edit], Edit], what: str) -> None:
         """Change a job that does not run and is not done. Raises WrongState, also for a moment of
         one that has ended."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state in (RUNNING, DONE):
@@ -164,7 +169,7 @@ class Control:
             if new.base is not None and new.base != old.base:
                 note_base(self.store, tx, new.base)
             if new != old:
-                self.store.waits.edit(tx, job, new, now, whoever(), what)
+                self.store.waits.edit(tx, job, new, now, who, what)
 
         self._with(id, work)
 
@@ -172,13 +177,13 @@ class Control:
 
     def pause(self, queue: str, *, paused: bool) -> None:
         """Start no job of this queue any more, or start them again; it stays so across restarts."""
-        names, lanes, clock = self.store.names, self.lanes, self.store.clock
+        names, lanes, clock, who = self.store.names, self.lanes, self.store.clock, whoever()
 
         def work(tx: Tx) -> None:
             number, since, _ = self._queue(tx, queue) or (lanes.make(tx, queue), None, None)
             if paused != (since is not None):
-                when, who = (clock.wall(), whoever()) if paused else (None, None)
-                names.pause(tx, number, when, who)
+                when = clock.wall() if paused else None
+                names.pause(tx, number, when, who if paused else None)
 
         self.store.write(work)
 
