@@ -149,6 +149,7 @@ NEIGHBORS = {
     ("storage.sqlite_waits", "storage.sqlite_limits"),
     # a copy of the store, and looks at it
     ("storage.backup", "liveness"),
+    ("storage.backup", "storage.opening"),
     ("storage.backup", "storage.sqlite_errors"),
     ("storage.check", "storage.migrate"),
     ("storage.health", "storage.check"),

@@ -30,6 +30,7 @@ from ..errors import (
 )
 from ..liveness import free, lock_directory
 from ..sizes import spoken_size
+from . import opening
 from .base import Tx
 from .sqlite_errors import cannot_open, code, not_regular, translate
 
@@ -221,8 +222,7 @@ def _copy(tx: Tx, draft: Draft, target: str, progress: Progress) -> None:
 
 def _connect(file: str) -> sqlite3.Connection:
     """On a file that nobody else knows of: no locks, no journal, flushed by us in the end."""
-    name = file.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(f"file:{name}?nolock=1", uri=True, isolation_level=None)
+    connection = sqlite3.connect(opening.uri(file, "nolock=1"), uri=True, isolation_level=None)
     connection.execute("pragma journal_mode=off")
     connection.execute("pragma synchronous=off")
     return connection
