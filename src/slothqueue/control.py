@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .clock import Millis
@@ -13,7 +13,7 @@ from .models import CANCELLED, COMMAND, DONE, FAILED, HELD, QUEUED, RUNNING, STA
 from .options import bare_key
 from .settling import note_base
 from .storage.base import Edit, Known, Row, Store, Tx
-from .upkeep import Upkeep
+from .upkeep import SLICE, Upkeep
 
 if TYPE_CHECKING:
     from .lanes import Lanes
@@ -52,10 +52,29 @@ class Control:
 
     def cancel(self, id: int, reason: str | None, grace: Millis) -> None:
         """End a waiting job, ask a running one to end; nothing happens to one that has ended."""
-        who = "by " + whoever() + (f": {reason}" if reason else "")
-        runs = self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace))
-        if runs and not self.store.bound:
-            self.upkeep.run()  # its holder may be dead, or a shim without a worker
+        who = _by(reason)
+        if self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace)):
+            self._see_to_orphans()
+
+    def cancel_all(self, ids: Sequence[int], reason: str | None, grace: Millis) -> None:
+        """The same for many, a slice in each transaction; those that are gone do not matter."""
+        who, runs = _by(reason), False
+
+        def work(tx: Tx, part: Sequence[int]) -> bool:
+            now, known = self.store.clock.wall(), self.store.waits.known
+            jobs = (known(tx, id) for id in part)  # as they are once the ones before are cancelled
+            return bool([1 for job in jobs if job and self._cancel(tx, job, now, who, grace)])
+
+        for start in range(0, len(ids), SLICE):
+            part = ids[start : start + SLICE]
+            runs = self.store.write(lambda tx, part=part: work(tx, part)) or runs  # type: ignore[misc]
+        if runs:
+            self._see_to_orphans()
+
+    def _see_to_orphans(self) -> None:
+        """The holder of what is to end may be dead, or a shim without a worker."""
+        if not self.store.bound:
+            self.upkeep.run()
 
     def _cancel(self, tx: Tx, job: Known, now: Millis, who: str, grace: Millis) -> bool:
         waits = self.store.waits
@@ -195,6 +214,10 @@ class Control:
     def _queue(self, tx: Tx, queue: str) -> tuple[int, Millis | None, Any] | None:
         rows = self.store.names.queues(tx)
         return next(((r.id, r.paused, r.paused_by) for r in rows if r.name == queue), None)
+
+
+def _by(reason: str | None) -> str:
+    return "by " + whoever() + (f": {reason}" if reason else "")
 
 
 def went_with(row: Row, parent: int) -> bool:

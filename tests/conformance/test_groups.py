@@ -46,6 +46,21 @@ def test_a_cancelled_group_starts_nothing_any_more(sloth: Sloth):
         group.results()
 
 
+def test_a_large_group_is_cancelled_in_few_transactions(sloth: Sloth):
+    queue = sloth.queue("q")
+    jobs = queue.enqueue_many(list(range(1_200)))
+    lease = queue.claim()
+    assert lease is not None
+    child = queue.enqueue("child", after=jobs[5])
+    group = sloth.group([*jobs, child])
+    before = sloth.store.commits
+    group.cancel("not today", grace=0)
+    assert sloth.store.commits - before <= 5
+    assert lease.stopping
+    assert (group.counts()["cancelled"], group.counts()["running"]) == (1_200, 1)
+    assert child.refresh().message == f"its parent {jobs[5].id} was cancelled"
+
+
 def test_what_comes_after_a_group_runs_however_its_jobs_ended(sloth: Sloth):
     queue = sloth.queue("q")
     seen: list[object] = []
