@@ -302,8 +302,17 @@ class Jobs:
     def wait_for_all(self, ids: Sequence[int], timeout: Duration | None) -> None:
         """Wait until all of these have ended, or are gone. Raises TimeoutError."""
         self.patience.refuse_inside("wait for jobs")
+        left = list(ids)
+
+        def all_ended() -> bool | None:
+            # The last one mostly ends last, so a wake-up need not ask for them all.
+            if self.live_of(left[-1:]):
+                return None
+            left[:] = self.live_of(left) or self.live_of(ids)  # somebody may have been revived
+            return not left or None
+
         what = f"not all of these {len(ids)} jobs have ended"
-        self.patience.until(lambda: not self.live_of(ids, 1) or None, timeout, what)
+        self.patience.until(all_ended, timeout, what)
 
     def wait_for_quiet(self, queue: str, timeout: Duration | None) -> None:
         """Wait until no job of this queue runs. Raises TimeoutError."""

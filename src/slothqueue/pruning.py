@@ -64,7 +64,7 @@ class Pruning:
 
     def _look(self, cursor: int) -> tuple[list[EndedJob], int]:
         store = self._store
-        rows = store.look(lambda tx: store.pruning.ended_after(tx, cursor, LOOKED_AT))
+        rows = store.read(lambda tx: store.pruning.ended_after(tx, cursor, LOOKED_AT))
         return rows, rows[-1].id if len(rows) == LOOKED_AT else 0
 
     def _by_policy(self) -> Doomed:
@@ -124,7 +124,7 @@ class Pruning:
     def _free(self, jobs: list[EndedJob]) -> list[int]:
         """Those that would be deleted."""
         ids = [job.id for job in jobs]
-        return self._store.look(lambda tx: self._store.pruning.free(tx, ids))
+        return self._store.read(lambda tx: self._store.pruning.free(tx, ids))
 
     def _delete(self, jobs: list[EndedJob]) -> list[int]:
         store, ids = self._store, [job.id for job in jobs]

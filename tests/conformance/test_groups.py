@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from slothqueue import JobCancelled, ManualClock, Sloth
@@ -34,6 +36,34 @@ def test_a_group_is_waited_for_until_all_have_ended(sloth: Sloth, clock: ManualC
     second.complete(result="two")
     assert group.wait(timeout=0)["done"] == 2
     assert group.results() == ["one", "two"]
+
+
+def test_a_group_whose_job_is_revived_is_waited_for_again(
+    sloth: Sloth, monkeypatch: pytest.MonkeyPatch
+):
+    queue = sloth.queue("q", max_attempts=1)
+    group = sloth.group(queue.enqueue_many([1, 2, 3]))
+    first, second, third = queue.claim_many(3)
+    steps: dict[int, Callable[[], object]] = {
+        1: lambda: (third.complete(), first.fail("no")),
+        3: lambda: (first.job.revive(), second.complete()),
+        6: lambda: queue.complete_many(queue.claim_many(1)),
+    }
+    asked: list[list[int]] = []
+    live_of = sloth.verbs.live_of
+
+    def hear(ids: Sequence[int], *limit: int) -> list[int]:
+        """Answers, and then something happens."""
+        asked.append(list(ids))
+        answer = live_of(ids, *limit)
+        steps.get(len(asked), lambda: None)()
+        return answer
+
+    monkeypatch.setattr(sloth.verbs, "live_of", hear)
+    assert group.wait()["done"] == 3
+    one, two, three = group.ids
+    every = [one, two, three]
+    assert asked == [[three], [three], every, [two], [two], every, [one], [one], every]
 
 
 def test_a_cancelled_group_starts_nothing_any_more(sloth: Sloth):
