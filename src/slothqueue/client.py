@@ -154,7 +154,8 @@ class Sloth:
         if then is None:
             return Group(ids, self.verbs)
         if isinstance(then, Task):
-            last = then.using(after=ids, after_failed="run").enqueue()
+            after = [*ids, *(then.options.get("after") or ())]
+            last = then.using(after=after, after_failed="run").enqueue()
         else:
             last = self.queue().enqueue_command(then, after=ids, after_failed="run")
         return Group(ids, self.verbs, last)

@@ -270,7 +270,8 @@ class Job:
         """
         if not hasattr(task, "using"):
             raise TypeError(f"then() takes a task; enqueue {codec.short(task)} with after=[job]")
-        return task.using(after=[self]).enqueue(*args, **kwargs)  # type: ignore[no-any-return]
+        after = [self, *(task.options.get("after") or ())]
+        return task.using(after=after).enqueue(*args, **kwargs)  # type: ignore[no-any-return]
 
     def why(self) -> str:
         """In one sentence, why it does not run, and what would start it."""

@@ -748,3 +748,11 @@ def test_a_call_is_not_made_into_what_is_none(sloth: Sloth):
     with pytest.raises(ValueError, match="payload of a task is such as"):
         job.edit(payload=[2])
     assert job.edit(payload={"args": [2], "kwargs": {}}).payload["args"] == [2]
+
+
+def test_a_drain_inside_a_transaction_is_refused_before_it_pauses(sloth: Sloth):
+    with sloth.transaction() as tx:
+        queue = tx.queue("q")
+        with pytest.raises(WrongState, match="wait for a queue inside a transaction"):
+            queue.drain()
+    assert not sloth.queue("q").paused

@@ -154,3 +154,14 @@ def test_many_commands_are_written_at_once_or_none(sloth: Sloth):
     with pytest.raises(ValueError, match="empty"):
         queue.enqueue_commands([["true"], []])
     assert len(sloth.jobs()) == 2
+
+
+def test_what_follows_has_the_parents_that_it_was_given_too(sloth: Sloth):
+    @sloth.task()
+    def last() -> None: ...
+
+    one, two, three = sloth.queue("q").enqueue_many([1, 2, 3])
+    assert one.then(last.using(after=three)).parents == [one.id, three.id]
+    then = sloth.group([one, two], then=last.using(after=[three])).then
+    assert then is not None
+    assert then.parents == [one.id, two.id, three.id]
