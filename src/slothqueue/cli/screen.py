@@ -7,8 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..sizes import spoken_size
-
 COLORS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "gray": "90", "bold": "1"}
 STATE_COLORS = {
     "queued": "",
@@ -18,7 +16,6 @@ STATE_COLORS = {
     "cancelled": "gray",
 }
 GAP = 2
-size = spoken_size
 
 
 def safe(text: str) -> str:
