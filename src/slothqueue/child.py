@@ -4,7 +4,7 @@ It locks a file of its own for its whole life, so that everybody can see whether
 thread runs the functions; another reads what the worker says, and so notices its end even while a
 function is busy. Both sides send one JSON object a line:
 
-* from the worker `run` and `stop`;
+* from the worker `run`, `stop` and `end`;
 * to the worker `ready`, `progress`, `heartbeat` and `ended`.
 """
 
@@ -71,8 +71,12 @@ def _become_stranger(line: Line, held: int) -> None:
 def _leave_it_to_the_worker(number: int, frame: Any) -> None:
     """A service manager that stops everybody at once must not cut short the worker's grace.
 
-    A handler and not SIG_IGN, which the programs that a function starts would inherit.
+    Once the worker has said `end`, its function ends by an exception, so that what it opened is
+    closed. A handler and not SIG_IGN, which the programs that a function starts would inherit.
     """
+    if Line.to_end is not None and Line.to_end is Line.runs:
+        Line.to_end = None
+        raise SystemExit("the job was cancelled")
 
 
 def _show_lines_at_once() -> None:
@@ -84,11 +88,15 @@ def _show_lines_at_once() -> None:
 class Line:
     """The connection to the worker."""
 
+    runs: str | None = None
+    """The token of the attempt that runs."""
+    to_end: str | None = None
+    """The token of the attempt that is to end."""
+
     def __init__(self, socket: int) -> None:
         self.orders: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self.stopping = False
         self._socket = socket
-        self._token: str | None = None  # of the attempt that runs
         self._sending = threading.Lock()
         self._ours = _identity(socket)
         os.set_inheritable(socket, False)
@@ -107,13 +115,13 @@ class Line:
 
     def tell(self, token: str, message: dict[str, Any]) -> None:
         """Send what a function says, unless its attempt is over: its threads may outlive it."""
-        if token == self._token:
+        if token == Line.runs:
             self.send(message)
 
     def finish(self, ending: Ending) -> None:
         """Tell how the attempt ended."""
         # First, for what the worker says next may be the next order.
-        self._token = None
+        Line.runs = None
         self.send({"kind": "ended", "ending": ending._asdict()})
 
     def listen(self) -> None:
@@ -133,13 +141,16 @@ class Line:
     def _take(self, message: dict[str, Any]) -> None:
         if message["kind"] == "stop":
             self.stopping = True
+        elif message["kind"] == "end":
+            Line.to_end = Line.runs
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         elif message["kind"] == "run":
             self.stopping = False
-            self._token = message["token"]
+            Line.runs = message["token"]
             self.orders.put(message)
 
     def _end(self) -> None:
-        if self._token is None:
+        if Line.runs is None:
             self.orders.put(None)
             # Time for what the functions left to run at exit, but not for ever.
             time.sleep(_EXIT_GRACE)
@@ -149,7 +160,7 @@ class Line:
         """Close our side, in a forked process."""
         os.close(self._socket)
         self._socket = -1
-        self._token = None
+        Line.runs = None
         self._sending = threading.Lock()
 
 

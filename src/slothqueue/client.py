@@ -150,11 +150,12 @@ class Sloth:
         `task.using(pass_results=True)` gets what they returned as its arguments.
         """
         refuse_while_loading()
-        ids = parents(list(jobs))
+        ids = parents(list(jobs), "group")
         if then is None:
             return Group(ids, self.verbs)
         if isinstance(then, Task):
-            last = then.using(after=ids, after_failed="run").enqueue()
+            after = [*ids, *(then.options.get("after") or ())]
+            last = then.using(after=after, after_failed="run").enqueue()
         else:
             last = self.queue().enqueue_command(then, after=ids, after_failed="run")
         return Group(ids, self.verbs, last)

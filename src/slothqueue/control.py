@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .clock import Millis
@@ -13,7 +13,7 @@ from .models import CANCELLED, COMMAND, DONE, FAILED, HELD, QUEUED, RUNNING, STA
 from .options import bare_key
 from .settling import note_base
 from .storage.base import Edit, Known, Row, Store, Tx
-from .upkeep import Upkeep
+from .upkeep import SLICE, Upkeep
 
 if TYPE_CHECKING:
     from .lanes import Lanes
@@ -23,7 +23,7 @@ T = TypeVar("T")
 GRACE: Millis = 10_000
 """How long a cancelled attempt has to end by itself."""
 
-KIND, PAYLOAD, MESSAGE = 2, 14, 17
+KIND, STATE, PAYLOAD, MESSAGE = 2, 4, 14, 17
 """Their places in the row of a job."""
 
 ANCESTRY = "its parent "
@@ -52,10 +52,29 @@ class Control:
 
     def cancel(self, id: int, reason: str | None, grace: Millis) -> None:
         """End a waiting job, ask a running one to end; nothing happens to one that has ended."""
-        who = "by " + whoever() + (f": {reason}" if reason else "")
-        runs = self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace))
-        if runs and not self.store.bound:
-            self.upkeep.run()  # its holder may be dead, or a shim without a worker
+        who = _by(reason)
+        if self._with(id, lambda tx, job, now: self._cancel(tx, job, now, who, grace)):
+            self._see_to_orphans()
+
+    def cancel_all(self, ids: Sequence[int], reason: str | None, grace: Millis) -> None:
+        """The same for many, a slice in each transaction; those that are gone do not matter."""
+        who, runs = _by(reason), False
+
+        def work(tx: Tx, part: Sequence[int]) -> bool:
+            now, known = self.store.clock.wall(), self.store.waits.known
+            jobs = (known(tx, id) for id in part)  # as they are once the ones before are cancelled
+            return bool([1 for job in jobs if job and self._cancel(tx, job, now, who, grace)])
+
+        for start in range(0, len(ids), SLICE):
+            part = ids[start : start + SLICE]
+            runs = self.store.write(lambda tx, part=part: work(tx, part)) or runs  # type: ignore[misc]
+        if runs:
+            self._see_to_orphans()
+
+    def _see_to_orphans(self) -> None:
+        """The holder of what is to end may be dead, or a shim without a worker."""
+        if not self.store.bound:
+            self.upkeep.run()
 
     def _cancel(self, tx: Tx, job: Known, now: Millis, who: str, grace: Millis) -> bool:
         waits = self.store.waits
@@ -69,6 +88,12 @@ class Control:
 
     def send(self, id: int, kind: str, text: str | None) -> None:
         """Have the worker pass this on to the command's standard input. Raises WrongState."""
+        if self.upkeep.is_orphan(id):
+            raise WrongState(
+                f"job {id} goes on without the worker that started it, and nobody else can write "
+                "to its input; cancel it, or wait for its end"
+            )
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != RUNNING:
@@ -78,7 +103,7 @@ class Control:
                     f"job {id} has no input that could be written to: add it with stdin=True, or "
                     "`sloth add --stdin`"
                 )
-            self.store.waits.ask(tx, id, kind, now, whoever(), text)
+            self.store.waits.ask(tx, id, kind, now, who, text)
 
         self._with(id, work)
 
@@ -86,23 +111,25 @@ class Control:
 
     def hold(self, id: int) -> None:
         """Keep a queued job from running. Raises WrongState."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != QUEUED:
                 raise WrongState(_not(job, "only a queued job can be held"))
             if not job.parked & HELD:
-                self.store.waits.hold(tx, job, now, whoever())
+                self.store.waits.hold(tx, job, now, who)
 
         self._with(id, work)
 
     def unhold(self, id: int) -> None:
         """Let a held job go. Raises WrongState for one that is not queued."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state != QUEUED:
                 raise WrongState(_not(job, "only a queued job can be held"))
             if job.parked & HELD:
-                self.store.waits.unhold(tx, job, now, whoever())
+                self.store.waits.unhold(tx, job, now, who)
 
         self._with(id, work)
 
@@ -111,13 +138,14 @@ class Control:
     def revive(self, id: int, *, children: bool = False) -> None:
         """Put a failed or cancelled job back with a fresh budget; `children` too, that were
         cancelled with it. Raises WrongState."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state not in (FAILED, CANCELLED):
                 raise WrongState(_not(job, "only a failed or cancelled job can be put back"))
             family = [job, *(self._descendants(tx, job) if children else ())]
             self._refuse_taken(tx, family)
-            self.store.waits.revive(tx, family, now, whoever())
+            self.store.waits.revive(tx, family, now, who)
 
         self._with(id, work)
 
@@ -128,7 +156,8 @@ class Control:
             parent = parents.pop()
             for id in self.store.waits.children(tx, parent):
                 child = self.store.waits.known(tx, id)
-                if child is not None and self._went_with(tx, child, parent):
+                row = self.store.jobs.get(tx, id)
+                if child is not None and row is not None and went_with(row, parent):
                     parents.append(id)
                     yield child
 
@@ -144,14 +173,10 @@ class Control:
                     f"job {other} by now. Cancel that one first, or leave this one"
                 )
 
-    def _went_with(self, tx: Tx, child: Known, parent: int) -> bool:
-        """Whether it was cancelled because of this parent."""
-        row = self.store.jobs.get(tx, child.id) if child.state == CANCELLED else None
-        return row is not None and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
-
     def edit(self, id: int, change: Callable[[Edit], Edit], what: str) -> None:
         """Change a job that does not run and is not done. Raises WrongState, also for a moment of
         one that has ended."""
+        who = whoever()
 
         def work(tx: Tx, job: Known, now: Millis) -> None:
             if job.state in (RUNNING, DONE):
@@ -163,7 +188,7 @@ class Control:
             if new.base is not None and new.base != old.base:
                 note_base(self.store, tx, new.base)
             if new != old:
-                self.store.waits.edit(tx, job, new, now, whoever(), what)
+                self.store.waits.edit(tx, job, new, now, who, what)
 
         self._with(id, work)
 
@@ -171,13 +196,13 @@ class Control:
 
     def pause(self, queue: str, *, paused: bool) -> None:
         """Start no job of this queue any more, or start them again; it stays so across restarts."""
-        names, lanes, clock = self.store.names, self.lanes, self.store.clock
+        names, lanes, clock, who = self.store.names, self.lanes, self.store.clock, whoever()
 
         def work(tx: Tx) -> None:
             number, since, _ = self._queue(tx, queue) or (lanes.make(tx, queue), None, None)
             if paused != (since is not None):
-                when, who = (clock.wall(), whoever()) if paused else (None, None)
-                names.pause(tx, number, when, who)
+                when = clock.wall() if paused else None
+                names.pause(tx, number, when, who if paused else None)
 
         self.store.write(work)
 
@@ -189,6 +214,15 @@ class Control:
     def _queue(self, tx: Tx, queue: str) -> tuple[int, Millis | None, Any] | None:
         rows = self.store.names.queues(tx)
         return next(((r.id, r.paused, r.paused_by) for r in rows if r.name == queue), None)
+
+
+def _by(reason: str | None) -> str:
+    return "by " + whoever() + (f": {reason}" if reason else "")
+
+
+def went_with(row: Row, parent: int) -> bool:
+    """Whether this job was cancelled because of this parent."""
+    return row[STATE] == CANCELLED and str(row[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
 
 
 def _listens(row: Row | None) -> bool:

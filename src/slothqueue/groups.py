@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .errors import JobNotFound
+from .codec import bounded
 from .handles import Job
 from .jobs import Jobs
 from .models import STATES
-from .timing import Duration
+from .timing import Duration, millis
 
 
 class Group:
@@ -53,9 +52,8 @@ class Group:
 
     def cancel(self, reason: str | None = None, *, grace: Duration = 10) -> None:
         """Cancel all that have not ended, as `Job.cancel` does."""
-        for id in self._jobs.live_of(self.ids):
-            with contextlib.suppress(JobNotFound):  # it has ended meanwhile, and is pruned
-                self._jobs.get(id).cancel(reason, grace=grace)
+        said, wait = None if reason is None else bounded(str(reason)), millis(grace, what="grace")
+        self._jobs.control.cancel_all(self._jobs.live_of(self.ids), said, wait)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -244,19 +244,20 @@ class Job:
         max_attempts: int | None = None,
         timeout: Duration | None = UNSET,
     ) -> Job:
-        """Change it before it runs (again). Raises WrongState if it runs or is done.
+        """Change it before it runs (again). Raises WrongState if it runs or is done, ValueError for
+        a payload that is no command, or no call, where it was one.
 
         One that has failed or was cancelled is due at once when it is put back: give it another
         moment after that.
         """
-        change, what = edit_of(
-            payload, delay, run_at, priority, max_attempts, timeout, self._jobs.store.clock
-        )
+        clock, kind = self._jobs.store.clock, self._row[2]
+        change, what = edit_of(kind, payload, delay, run_at, priority, max_attempts, timeout, clock)
         self._jobs.control.edit(self.id, change, what)
         return self.refresh()
 
     def send(self, text: str) -> None:
-        """Write to the standard input of a running command that was added with `stdin=True`."""
+        """Write to the standard input of a running command that was added with `stdin=True`. Raises
+        WrongState, also when its worker is gone: nobody else can."""
         self._jobs.control.send(self.id, "send", text)
 
     def send_eof(self) -> None:
@@ -268,7 +269,10 @@ class Job:
 
         `task.using(pass_results=True)` gets what this job returned as its first argument.
         """
-        return task.using(after=[self]).enqueue(*args, **kwargs)  # type: ignore[no-any-return]
+        if not hasattr(task, "using"):
+            raise TypeError(f"then() takes a task; enqueue {codec.short(task)} with after=[job]")
+        after = [self, *(task.options.get("after") or ())]
+        return task.using(after=after).enqueue(*args, **kwargs)  # type: ignore[no-any-return]
 
     def why(self) -> str:
         """In one sentence, why it does not run, and what would start it."""

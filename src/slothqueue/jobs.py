@@ -9,6 +9,7 @@ from .clock import Millis
 from .control import Control
 from .errors import JobNotFound, LeaseLost, WrongState
 from .handles import Job, Lease
+from .histories import timeline
 from .lanes import Lane, Lanes
 from .models import COUNTED, DONE, PAYLOAD, RUNNING, STATES, Ending, Event, NewJob
 from .options import bare_key
@@ -16,7 +17,7 @@ from .patience import Patience
 from .presence import Presence
 from .settling import base, note_base, settle
 from .storage.base import Claimed, Row, Store, Terms, Tx
-from .timing import Duration, as_datetime
+from .timing import Duration
 from .upkeep import Upkeep
 from .waker import Waker, soonest
 from .why import why
@@ -309,8 +310,17 @@ class Jobs:
     def wait_for_all(self, ids: Sequence[int], timeout: Duration | None) -> None:
         """Wait until all of these have ended, or are gone. Raises TimeoutError."""
         self.patience.refuse_inside("wait for jobs")
+        left = list(ids)
+
+        def all_ended() -> bool | None:
+            # The last one mostly ends last, so a wake-up need not ask for them all.
+            if self.live_of(left[-1:]):
+                return None
+            left[:] = self.live_of(left) or self.live_of(ids)  # somebody may have been revived
+            return not left or None
+
         what = f"not all of these {len(ids)} jobs have ended"
-        self.patience.until(lambda: not self.live_of(ids, 1) or None, timeout, what)
+        self.patience.until(all_ended, timeout, what)
 
     def wait_for_quiet(self, queue: str, timeout: Duration | None) -> None:
         """Wait until no job of this queue runs. Raises TimeoutError."""
@@ -368,25 +378,3 @@ def _sum(each: Iterable[dict[str, int]]) -> dict[str, int]:
         for state, count in counts.items():
             total[state] += count
     return total
-
-
-def timeline(record: Row, rows: Sequence[Row]) -> list[Event]:
-    """One timeline from the packed record of a job and the events that were written out."""
-    state, created, claimed, finished, attempts, message, worker = record[:7]
-    running, running_since, running_by = record[7:]
-    events = [Event(1, "enqueued", as_datetime(created))]
-    events += [Event(row[0], row[1], as_datetime(row[2]), *row[3:]) for row in rows]
-    if running is not None:
-        state, attempts, claimed, worker = RUNNING, running, running_since, running_by
-    told = events[-1].kind in ("claimed", "progress")  # else the latest claim is not written out
-    if state in (RUNNING, DONE) and not told:
-        events.append(_next(events, "claimed", claimed, attempts, worker))
-    if state == DONE:
-        events.append(_next(events, "completed", finished, attempts, worker, message))
-    return events
-
-
-def _next(
-    events: list[Event], kind: str, at: Millis, attempt: int, worker: str, detail: str | None = None
-) -> Event:
-    return Event(events[-1].n + 1, kind, as_datetime(at), attempt, worker, None, detail)

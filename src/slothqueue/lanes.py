@@ -98,7 +98,10 @@ class Lanes:
         """
         found = self._store.look(lambda tx: self._store.names.queue(tx, queue))
         if found is None or change(found[1]) != found[1]:
-            self._store.write(lambda tx: self._set_policy(tx, queue, change, asked), tell=False)
+            # A limit that is raised lets jobs start that others sleep for.
+            self._store.write(
+                lambda tx: self._set_policy(tx, queue, change, asked), tell=found is not None
+            )
 
     def _set_policy(
         self, tx: Tx, queue: str, change: Callable[[Policy], Policy], asked: Iterable[str]

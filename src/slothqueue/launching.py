@@ -13,7 +13,7 @@ from .commands import Command
 from .jobs import Jobs
 from .lanes import Lane
 from .liveness import make_private
-from .models import COMMAND, EXTRA, Ending
+from .models import COMMAND, DONE, EXTRA, Ending
 from .pool import LoopThread, ThreadSlots, reference
 from .receipts import cookie
 from .running import ChildRun, CommandRun, LoopRun, Slot, ThreadRun
@@ -120,7 +120,10 @@ class Launcher:
         if (gone := next((id for id, state, _ in rows if state is None), None)) is not None:
             raise LookupError(f"the result of its parent {gone} is gone with that job")
         call = codec.decode(claimed.payload)
-        results = [None if text is None else codec.decode(text) for _, _, text in rows]
+        results = [
+            codec.decode(text) if state == DONE and text is not None else None
+            for _, state, text in rows
+        ]
         return codec.encode({**call, "args": [*results, *call["args"]]}, "call")
 
     def _start_command(self, claimed: Claimed, token: str) -> Run:

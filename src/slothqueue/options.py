@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from . import codec
 from .clock import Clock, Millis
 from .errors import JobNotFound
-from .models import AFTER_FAILED, ON_INTERRUPT, Extra, NewJob
+from .models import AFTER_FAILED, COMMAND, KINDS, ON_INTERRUPT, TASK, Extra, NewJob
 from .storage.base import Edit
 from .timing import Duration, Moment, as_datetime, millis, moment, some_millis
 
@@ -125,13 +126,18 @@ def _expires(asked: Any, now: Millis, base: Millis) -> tuple[Millis | None, Mill
     """When it expires, and, for a duration, under which clock that was said."""
     if asked is None:
         return None, None
+    if _is_date(asked):
+        return moment(asked, what="expires"), None
     try:
         return now + millis(asked, what="expires"), base
     except ValueError as error:
-        try:
-            return moment(asked, what="expires"), None
-        except ValueError:
-            raise error from None
+        raise ValueError(f"{error}, or as a moment: '2030-01-31T08:00:00+01:00'") from None
+
+
+def _is_date(asked: Any) -> bool:
+    if isinstance(asked, str):
+        return asked.strip()[4:5] == "-" or "T" in asked
+    return isinstance(asked, dt.datetime)
 
 
 def _gate(queue: str, asked: Any) -> tuple[str | None, int | None]:
@@ -164,16 +170,16 @@ def bare_key(key: str | None) -> str | None:
     return None if key is None else key.partition("\n")[2]
 
 
-def parents(after: Any) -> tuple[int, ...]:
-    """The ids of these jobs: one or many, as jobs or as ids."""
+def parents(after: Any, what: str = "after") -> tuple[int, ...]:
+    """The ids of these jobs: one or many, as jobs or as ids. Raises ValueError, JobNotFound."""
     if after is None:
         return ()
-    return tuple(_id(getattr(one, "id", one)) for one in _each(after))
+    return tuple(_id(getattr(one, "id", one), what) for one in _each(after))
 
 
-def _id(id: Any) -> int:
+def _id(id: Any, what: str) -> int:
     if isinstance(id, bool) or not isinstance(id, int):
-        raise ValueError(f"after takes jobs or their ids, not {id!r}")
+        raise ValueError(f"{what} takes jobs or their ids, not {id!r}")
     if not 0 < id < 1 << 63:
         raise JobNotFound.of(id)
     return id
@@ -212,6 +218,7 @@ def _one_of(value: Any, what: str, words: Sequence[str]) -> int:
 
 
 def edit_of(
+    kind: int,
     payload: Any,
     delay: Duration | None,
     run_at: Moment | None,
@@ -225,6 +232,7 @@ def edit_of(
     new: dict[str, Any] = {}
     told: list[str] = []
     if payload is not UNSET:
+        _check_payload(kind, payload)
         new["payload"] = codec.encode(payload)
         told.append("payload")
     if delay is not None or run_at is not None:
@@ -241,6 +249,26 @@ def edit_of(
         new["timeout"] = None if timeout is None else some_millis(timeout, what="timeout")
         told.append(f"timeout {timeout}")
     return lambda old: old._replace(**new), ", ".join(told)
+
+
+_SHAPES: dict[int, tuple[dict[str, type], str]] = {
+    COMMAND: ({"argv": list, "cwd": str}, "{**job.payload, 'argv': ['ls', '-l']}"),
+    TASK: ({"args": list, "kwargs": dict}, "{'args': [1, 2], 'kwargs': {}}"),
+}
+
+
+def _check_payload(kind: int, payload: Any) -> None:
+    """Raises ValueError for what is no command, or no call: it could be neither run nor shown."""
+    shape, example = _SHAPES.get(kind, ({}, ""))
+    fits = not shape or (
+        isinstance(payload, dict)
+        and all(isinstance(payload.get(name), type) for name, type in shape.items())
+    )
+    words = payload["argv"] if fits and kind == COMMAND else ["-"]
+    if not fits or not words or not all(isinstance(word, str) for word in words):
+        raise ValueError(
+            f"the payload of a {KINDS[kind]} is such as {example}, not {codec.short(payload)}"
+        )
 
 
 # ---- queues -------------------------------------------------------------------------------------

@@ -138,9 +138,10 @@ class Child:
         """Have it run a function; False when it is no longer there. Never waits."""
         return self._spawned.send(encode({**message, "kind": "run"}, "call").encode())
 
-    def stop(self) -> bool:
-        """Ask the function to come to an end: its `current_job().stopping` becomes true."""
-        return self._spawned.send(b'{"kind":"stop"}')
+    def stop(self, kind: str = "stop") -> bool:
+        """Ask the function to come to an end: its `current_job().stopping` becomes true; with `end`
+        SIGTERM raises an exception in it."""
+        return self._spawned.send(b'{"kind":"%b"}' % kind.encode())
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """End it at once, with every process that its function has started in its group."""

@@ -16,6 +16,9 @@ LOOKED_AT = 5_000
 SLICE = 500
 """Jobs deleted in one transaction."""
 
+MANY = 20_000
+"""Jobs whose logs are deleted in one go: each go reads the whole directory."""
+
 SOON, LATER = 100, 10_000
 """In so many ms the next look is due: if there was something to delete, and if there was not."""
 
@@ -29,6 +32,8 @@ class Pruning:
         self._store, self._logs = store, logs
         self._cursor = self._next = 0
         self._due: Millis | None = None
+        self._logged: set[int] = set()
+        self._untidy = False
 
     # ---- the rota -------------------------------------------------------------------------------
 
@@ -50,11 +55,16 @@ class Pruning:
         if len(ids) > SLICE:
             ids = ids[:SLICE]
             self._cursor = ids[-1].id
-        return len(self._delete(ids)) if ids else 0
+        gone = self._delete(ids) if ids else []
+        if len(gone) < SLICE:
+            self._unlink_logs()
+        if self._cursor == 0:
+            self._tidy()
+        return len(gone)
 
     def _look(self, cursor: int) -> tuple[list[EndedJob], int]:
         store = self._store
-        rows = store.look(lambda tx: store.pruning.ended_after(tx, cursor, LOOKED_AT))
+        rows = store.read(lambda tx: store.pruning.ended_after(tx, cursor, LOOKED_AT))
         return rows, rows[-1].id if len(rows) == LOOKED_AT else 0
 
     def _by_policy(self) -> Doomed:
@@ -84,20 +94,25 @@ class Pruning:
     ) -> Iterator[tuple[int, int]]:
         """Delete as asked, or by the queues' `keep`; yields (how many so far, up to which id)."""
         doomed = self._by_policy() if older_than is None else self._by_age(older_than, states)
-        cursor, total = 0, 0
-        while True:
-            rows, after = self._look(cursor)
-            found = [row for row in rows if row.state > 1 and doomed(row)]
-            found = [row for row in found if queue is None or row.queue == queue]
-            for start in range(0, len(found), SLICE):
-                part = found[start : start + SLICE]
-                total += len(self._free(part) if dry else self._delete(part))
-            yield total, after
-            if not after:
-                break
-            cursor = after
-        if not dry:
-            self._store.write(self._store.pruning.tidy, durable=False, tell=False)
+        remove, total = self._free if dry else self._delete, 0
+        try:
+            for rows, after in self._slices():
+                found = [row for row in rows if row.state > 1 and doomed(row)]
+                found = [row for row in found if queue is None or row.queue == queue]
+                parts = (found[start : start + SLICE] for start in range(0, len(found), SLICE))
+                total += sum(len(remove(part)) for part in parts)
+                yield total, after
+        finally:
+            self._unlink_logs()
+        self._untidy = not dry
+        self._tidy()
+
+    def _slices(self) -> Iterator[tuple[list[EndedJob], int]]:
+        rows, after = self._look(0)
+        yield rows, after
+        while after:
+            rows, after = self._look(after)
+            yield rows, after
 
     def _by_age(self, older_than: Millis, states: Collection[str] | None) -> Doomed:
         before = self._store.clock.wall() - older_than
@@ -109,14 +124,26 @@ class Pruning:
     def _free(self, jobs: list[EndedJob]) -> list[int]:
         """Those that would be deleted."""
         ids = [job.id for job in jobs]
-        return self._store.look(lambda tx: self._store.pruning.free(tx, ids))
+        return self._store.read(lambda tx: self._store.pruning.free(tx, ids))
 
     def _delete(self, jobs: list[EndedJob]) -> list[int]:
         store, ids = self._store, [job.id for job in jobs]
         gone = store.write(lambda tx: store.pruning.delete(tx, ids), durable=False, tell=False)
-        if any(job.kind == COMMAND for job in jobs):
-            self._unlink(set(gone))
+        self._untidy = self._untidy or bool(gone)
+        self._logged |= {job.id for job in jobs if job.kind == COMMAND}.intersection(gone)
+        if len(self._logged) >= MANY:
+            self._unlink_logs()
         return gone
+
+    def _tidy(self) -> None:
+        if self._untidy:
+            self._store.write(self._store.pruning.tidy, durable=False, tell=False)
+            self._untidy = False
+
+    def _unlink_logs(self) -> None:
+        if self._logged:
+            self._unlink(self._logged)
+            self._logged = set()
 
     def _unlink(self, jobs: set[int]) -> None:
         """The files of these jobs: JOB-ATTEMPT-FENCE and an ending."""

@@ -188,7 +188,8 @@ class Queue:
         return self._jobs.complete_many(leases)
 
     def stats(self) -> dict[str, int]:
-        """How many jobs are queued, scheduled (those of queued that wait), running, done, ..."""
+        """How many jobs are in each state, and of the queued ones how many are `scheduled` (for
+        later), `blocked` (by others) or `held`."""
         return self._jobs.counts(self.name)
 
     def dead_letters(self, *, limit: int = 50) -> list[Job]:
@@ -220,6 +221,7 @@ class Queue:
 
     def drain(self, timeout: Duration | None = None) -> None:
         """Pause it and wait until none of its jobs runs any more. Raises TimeoutError."""
+        self._jobs.patience.refuse_inside("wait for a queue")  # before it is paused
         self.pause()
         self._jobs.wait_for_quiet(self.name, timeout)
 

@@ -206,8 +206,8 @@ class ChildRun:
         return self.slot.holder
 
     def begin(self) -> None:
-        self.slot.child.run(self._message)
         self._begun = True
+        self.slot.child.run(self._message)
         if self._asked:
             self.slot.child.stop()
 
@@ -222,7 +222,8 @@ class ChildRun:
             elif message["kind"] == "heartbeat":
                 self._beat()
             elif message["kind"] == "ended":
-                return self._told or Ending(**message["ending"])
+                ending = Ending(**message["ending"])
+                return ending if ending.kind == "complete" else self._told or ending
         if not gone:
             return None
         return self._told or reclaim(
@@ -230,8 +231,9 @@ class ChildRun:
         )
 
     def ask(self) -> None:
+        """It is told once it runs: before that nobody would remember it for this attempt."""
         self._asked = True
-        if self._begun:  # else it is told once it knows of which attempt
+        if self._begun:
             self.slot.child.stop()
 
     def end(self, ending: Ending, *, hurry: bool = False) -> None:
@@ -239,12 +241,14 @@ class ChildRun:
         self.slot.child.kill()
 
     def cancel(self, step: int, grace: Millis) -> Millis | None:
-        """It is told; after the grace it gets SIGTERM, and soon after that SIGKILL."""
+        """It is told; after the grace SIGTERM raises SystemExit in it, unless it has a handler of
+        its own, and reaches what it has started; soon after that comes SIGKILL."""
         if step == 0:
             self.ask()
             return grace
         if step == 1:
             self._told = CANCELLED._replace(error="ended by SIGTERM: it did not end when told")
+            self.slot.child.stop("end")
             self.slot.child.kill(signal.SIGTERM)
             return AFTER_TERM
         self.end(CANCELLED._replace(error="killed: it ended neither when told nor by SIGTERM"))

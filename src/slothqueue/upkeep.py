@@ -158,6 +158,15 @@ class Upkeep:
             if orphan and shim is not None and self._is_shim_here(shim):
                 receipts.stop_orphan(shim.pid, shim.started)
 
+    def is_orphan(self, job: int) -> bool:
+        """Whether this job is held, by a shim say, and the worker that started it is gone."""
+        holders, leases = self._store.look(
+            lambda tx: (self._store.jobs.holders(tx), self._store.jobs.leases_of(tx, None))
+        )
+        worker = next((held.worker for held in leases if held.id == job), None)
+        masters = [holder for holder in holders if holder.id == worker]
+        return any(self._verdict(master) in REASONS for master in masters)
+
     def _is_shim_here(self, holder: Holder) -> bool:
         return holder.kind == "shim" and holder.pidns == self._presence.place.pidns
 

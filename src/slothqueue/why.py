@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .clock import Millis
 from .crew import Crew, Need, crew, need
-from .models import BLOCKED, GATED_OUT, HELD, KINDS, QUEUED, STATES, Room
+from .models import BLOCKED, GATED_OUT, HELD, INTERRUPTED, KINDS, QUEUED, STATES, Room
 from .options import bare_key
 from .storage.base import JobVerbs, Known, QueueRow, Tx
 from .timing import as_datetime, spoken
@@ -146,7 +146,14 @@ def _turn(facts: Facts, living: Crew) -> str:
 
 def _held(job: Known, now: Millis) -> str:
     since = "" if job.held is None else f" since {_moment(job.held, now)}"
-    return f"is held{since}" + (f" by {job.held_by}" if job.held_by else "")
+    return f"is held{since}{by_whom(job.held_by)}"
+
+
+def by_whom(held_by: str | None) -> str:
+    """Who or what keeps a held job, behind a verb: ` by ada (pid 4711)`."""
+    if held_by == INTERRUPTED:
+        return f" because {held_by}"
+    return f" by {held_by}" if held_by else ""
 
 
 def _parents(facts: Facts) -> str:

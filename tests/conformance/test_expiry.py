@@ -233,3 +233,21 @@ def test_who_waits_for_a_result_learns_of_it_at_that_moment(
     pass_time(call, step=600)
     with pytest.raises(JobCancelled):
         call.value()
+
+
+@pytest.mark.parametrize(
+    ("expires", "told"),
+    [
+        ("soon", "or as a moment"),
+        (-1, "between zero and"),
+        ("2030-01-31 08:00", "has no time zone"),
+        (dt.datetime(2030, 1, 31), "has no time zone"),
+        ("2030-13-31T08:00Z", "expires '2030-13-31T08:00Z' is not understood"),
+    ],
+    ids=repr,
+)
+def test_an_expiry_that_makes_no_sense_is_refused_with_what_to_write(
+    sloth: Sloth, expires: Any, told: str
+):
+    with pytest.raises(ValueError, match=told):
+        sloth.queue("q").enqueue(1, expires=expires)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from slothqueue import JobCancelled, ManualClock, Sloth
+
+
+def test_a_group_of_what_is_no_job_is_refused_by_name(sloth: Sloth):
+    with pytest.raises(ValueError, match="group takes jobs or their ids, not 'x'"):
+        sloth.group([sloth.queue("q").enqueue(1), "x"])  # type: ignore[list-item]
 
 
 def test_a_group_counts_its_jobs(sloth: Sloth):
@@ -31,6 +38,34 @@ def test_a_group_is_waited_for_until_all_have_ended(sloth: Sloth, clock: ManualC
     assert group.results() == ["one", "two"]
 
 
+def test_a_group_whose_job_is_revived_is_waited_for_again(
+    sloth: Sloth, monkeypatch: pytest.MonkeyPatch
+):
+    queue = sloth.queue("q", max_attempts=1)
+    group = sloth.group(queue.enqueue_many([1, 2, 3]))
+    first, second, third = queue.claim_many(3)
+    steps: dict[int, Callable[[], object]] = {
+        1: lambda: (third.complete(), first.fail("no")),
+        3: lambda: (first.job.revive(), second.complete()),
+        6: lambda: queue.complete_many(queue.claim_many(1)),
+    }
+    asked: list[list[int]] = []
+    live_of = sloth.verbs.live_of
+
+    def hear(ids: Sequence[int], *limit: int) -> list[int]:
+        """Answers, and then something happens."""
+        asked.append(list(ids))
+        answer = live_of(ids, *limit)
+        steps.get(len(asked), lambda: None)()
+        return answer
+
+    monkeypatch.setattr(sloth.verbs, "live_of", hear)
+    assert group.wait()["done"] == 3
+    one, two, three = group.ids
+    every = [one, two, three]
+    assert asked == [[three], [three], every, [two], [two], every, [one], [one], every]
+
+
 def test_a_cancelled_group_starts_nothing_any_more(sloth: Sloth):
     queue = sloth.queue("q")
     group = sloth.group(queue.enqueue_many([1, 2]))
@@ -39,6 +74,21 @@ def test_a_cancelled_group_starts_nothing_any_more(sloth: Sloth):
     assert queue.claim() is None
     with pytest.raises(JobCancelled, match="not today"):
         group.results()
+
+
+def test_a_large_group_is_cancelled_in_few_transactions(sloth: Sloth):
+    queue = sloth.queue("q")
+    jobs = queue.enqueue_many(list(range(1_200)))
+    lease = queue.claim()
+    assert lease is not None
+    child = queue.enqueue("child", after=jobs[5])
+    group = sloth.group([*jobs, child])
+    before = sloth.store.commits
+    group.cancel("not today", grace=0)
+    assert sloth.store.commits - before <= 5
+    assert lease.stopping
+    assert (group.counts()["cancelled"], group.counts()["running"]) == (1_200, 1)
+    assert child.refresh().message == f"its parent {jobs[5].id} was cancelled"
 
 
 def test_what_comes_after_a_group_runs_however_its_jobs_ended(sloth: Sloth):
@@ -89,8 +139,10 @@ def test_a_call_that_could_not_take_the_results_is_refused_when_it_is_enqueued(s
     def nothing() -> None: ...
 
     first = nothing.enqueue()
-    with pytest.raises(TypeError, match="nothing"):
+    with pytest.raises(TypeError, match=r"nothing.*1 of them results that are passed on"):
         first.then(nothing.using(pass_results=True))
+    with pytest.raises(TypeError, match="after="):
+        first.then(["true"])
     assert sloth.stats()["queued"] == 1
 
 
@@ -115,3 +167,14 @@ def test_all_of_a_group_are_cancelled_though_some_are_pruned_meanwhile(
     assert sloth.prune(0) == 2
     group.cancel()
     assert jobs[2].refresh().state == "cancelled"
+
+
+def test_what_follows_has_the_parents_that_it_was_given_too(sloth: Sloth):
+    @sloth.task()
+    def last() -> None: ...
+
+    one, two, three = sloth.queue("q").enqueue_many([1, 2, 3])
+    assert one.then(last.using(after=three)).parents == [one.id, three.id]
+    then = sloth.group([one, two], then=last.using(after=[three])).then
+    assert then is not None
+    assert then.parents == [one.id, two.id, three.id]

@@ -434,3 +434,17 @@ def test_a_failed_parent_of_a_child_that_runs_anyway_passes_none(sloth: Sloth):
     job = show.using(after=fail.enqueue(), after_failed="run", pass_results=True).enqueue()
     idle(sloth)
     assert job.result(timeout=0) == "(None,)"
+
+
+def test_a_failed_command_passes_none_and_not_its_exit_code(sloth: Sloth):
+    @sloth.task()
+    def show(*values: object) -> str:
+        return repr(values)
+
+    parents = [
+        sloth.queue("q", max_attempts=1).enqueue_command(["sh", "-c", f"exit {code}"])
+        for code in (0, 3)
+    ]
+    job = show.using(after=parents, after_failed="run", pass_results=True).enqueue()
+    idle(sloth)
+    assert job.result(timeout=0) == "({'exit_code': 0}, None)"

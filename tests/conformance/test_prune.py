@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slothqueue import JobNotFound, ManualClock, Sloth
+from slothqueue import JobNotFound, ManualClock, Sloth, pruning
 
 from .keeping import check_filing, rows, take
 from .running import idle
@@ -206,6 +206,27 @@ def test_a_worker_prunes_by_itself_while_it_has_other_work(sloth: Sloth, clock: 
     worker.run_until_idle()
     assert {job.state for job in sloth.jobs(queue="q")} == {"failed", "queued"}
     check_filing(sloth)
+
+
+def test_a_worker_prunes_logs_and_environments_by_itself(
+    sloth: Sloth, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pruning, "SLICE", 2)
+
+    @sloth.task()
+    def work() -> None:
+        clock.advance(10)
+
+    jobs = [sloth.queue("q").enqueue_command(["true"], env={"N": str(n)}) for n in range(4)]
+    idle(sloth)
+    clock.advance(7 * DAY)
+    worker = sloth.worker(pool="thread", concurrency=1)
+    for _ in range(6):
+        work.enqueue()
+    worker.run_until_idle()
+    assert not {job.id for job in sloth.jobs()} & {job.id for job in jobs}
+    assert os.listdir(sloth.store.logs) == []
+    assert rows(sloth, "select * from _sloth_env") == []
 
 
 def test_an_empty_store_is_pruned_to_nothing(sloth: Sloth):

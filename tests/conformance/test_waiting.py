@@ -54,6 +54,8 @@ def test_one_batch_is_one_wake_up_and_what_wakes_nobody_is_none(sloth: Sloth):
     assert rings(lambda: leases.extend(sloth.queue("q").claim_many(50))) == 0
     assert rings(leases[0].heartbeat) == 0
     assert rings(lambda: sloth.queue("q").complete_many(leases)) == 1
+    assert rings(lambda: sloth.queue("q", concurrency=3)) == 1
+    assert rings(lambda: sloth.queue("q", concurrency=3)) == 0
 
 
 def test_a_wait_comes_to_its_end_by_its_own_clock(

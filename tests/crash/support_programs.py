@@ -18,7 +18,7 @@ QUEUE = "work"
 def register(sloth: Sloth, lease: str | None = None) -> dict[str, Any]:
     """The tasks that workers know, by their names."""
     functions = ["note", "nap", "wait_for", "wait_for_on_the_loop", "kill_me", "kill_my_worker"]
-    functions += ["until_told", "until_told_on_the_loop"]
+    functions += ["until_told", "until_told_on_the_loop", "done_when_terminated", "tidies_up"]
     return {
         name: sloth.task(name=name, queue=QUEUE, lease=lease)(getattr(support_tasks, name))
         for name in functions

@@ -70,6 +70,15 @@ def until_told(path: str, n: int) -> None:
     raise RuntimeError("I was told to stop")
 
 
+def tidies_up(path: str, n: int) -> None:
+    """Does not listen, but closes what it has opened."""
+    note(path, n)
+    try:
+        time.sleep(60)
+    finally:
+        note(path, -n)
+
+
 async def until_told_on_the_loop(path: str, n: int) -> None:
     """The same as a coroutine."""
     note(path, n)
@@ -78,3 +87,19 @@ async def until_told_on_the_loop(path: str, n: int) -> None:
         await asyncio.sleep(0.005)
     note(path, -n)
     raise RuntimeError("I was told to stop")
+
+
+def done_when_terminated(path: str, n: int) -> int:
+    """Come to a good end at SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: note(path, -n))
+    note(path, n)
+    end = time.monotonic() + 60
+    while not _is_noted(path, -n) and time.monotonic() < end:
+        time.sleep(0.005)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return n
+
+
+def _is_noted(path: str, n: int) -> bool:
+    with open(path) as file:
+        return f"{n}\n" in file.readlines()

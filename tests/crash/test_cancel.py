@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from slothqueue import WrongState
 from slothqueue.liveness import whoever
 
 from ..filing import check_filing
@@ -63,14 +64,21 @@ def test_a_function_is_told_at_once_and_ends_by_itself(world: World, pool: str, 
     assert "I was told to stop" in str(cancelled(world, job).detail)
 
 
-def test_who_is_cancelled_while_its_child_starts_is_told_as_well(world: World):
-    worker = world.worker("process")
+def test_a_function_is_told_though_its_child_has_not_begun_with_it(world: World):
+    world.worker("process")
     job = world.tasks["until_told"].enqueue(world.notes, 1)
-    until(lambda: job.refresh().state == "running", "it is claimed")
+    world.runs(job)
     job.cancel("enough", grace=60)
-    world.wait_note(-1)
     assert "I was told to stop" in str(cancelled(world, job).detail)
-    assert worker.poll() is None
+
+
+def test_what_a_child_completes_although_it_was_terminated_is_done(world: World):
+    world.worker("process")
+    job = world.tasks["done_when_terminated"].enqueue(world.notes, 1)
+    world.wait_note(1)
+    job.cancel("enough", grace=0)
+    assert world.ended(job).state == "done", job.events()
+    assert job.result(timeout=0) == 1
 
 
 def test_a_function_in_a_child_that_does_not_listen_is_ended_after_the_grace(world: World):
@@ -87,6 +95,20 @@ def test_a_function_in_a_child_that_does_not_listen_is_ended_after_the_grace(wor
     world.wait_note(2)
     world.open_gate()
     assert world.ended(other).state == "done", "the pool is whole again"
+
+
+def test_a_function_in_a_child_that_does_not_listen_closes_what_it_has_opened(world: World):
+    world.worker("process")
+    job = world.tasks["tidies_up"].enqueue(world.notes, 1)
+    world.wait_note(1)
+    job.cancel("enough", grace=0.1)
+    assert cancelled(world, job).detail.startswith("ended by SIGTERM")
+    assert world.noted() == {1: 1, -1: 1}
+    other = world.tasks["tidies_up"].enqueue(world.notes, 2)
+    world.wait_note(2)
+    other.cancel("enough", grace=0.1)
+    cancelled(world, other)
+    assert world.noted()[-2] == 1, "its child serves the next"
 
 
 def test_a_coroutine_that_does_not_listen_is_cancelled_after_the_grace(world: World):
@@ -223,3 +245,18 @@ def test_a_job_whose_process_is_killed_does_as_it_was_told(world: World, wish: s
     assert world.ended(job).state == ("failed" if wish == "fail" else "cancelled")
     assert world.noted()[1] == 1
     check_history(job.refresh())
+
+
+def test_what_nobody_would_pass_on_is_refused(world: World):
+    process = world.worker()
+    script = f"echo 1 >> {world.notes}; read line; echo -1 >> {world.notes}"
+    job = world.sloth.queue(QUEUE).enqueue_command(["/bin/sh", "-c", script], stdin=True)
+    world.wait_note(1)
+    process.kill()
+    process.wait()
+    with pytest.raises(WrongState, match="without the worker"):
+        job.send("to nobody")
+    assert rows(world.path, "select * from _sloth_ask") == []
+    job.cancel("enough")
+    world.worker()
+    cancelled(world, job)

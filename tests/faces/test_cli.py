@@ -243,6 +243,15 @@ def test_wait_ends_with_the_worst_code(sloth: Cli):
     assert [job["exit_code"] for job in sloth("wait", "--json", *ids, code=3).objects] == [0, 3, 1]
 
 
+def test_wait_waits_no_longer_than_it_is_told_to(sloth: Cli):
+    sloth("add", "--", "true")
+    sloth("worker", "--until-idle")
+    sloth("add", "--", "true")
+    done = sloth("wait", "1", "2", "--timeout", "0.1s", code=124)
+    assert done.text.startswith("job 1 done")
+    assert "job 2 has not ended in time: it is queued" in done.err
+
+
 def test_wait_waits(sloth: Cli):
     id = sloth.add("--", "true")
     waiting = sloth.start("wait", str(id))

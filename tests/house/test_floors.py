@@ -72,6 +72,7 @@ FLOORS: list[tuple[str, set[str]]] = [
             "copies",
             "crew",
             "handles",
+            "histories",
             "jobs",
             "lanes",
             "options",
@@ -151,6 +152,7 @@ NEIGHBORS = {
     ("storage.sqlite_waits", "storage.sqlite_limits"),
     # a copy of the store, and looks at it
     ("storage.backup", "liveness"),
+    ("storage.backup", "storage.opening"),
     ("storage.backup", "storage.sqlite_errors"),
     ("storage.check", "storage.migrate"),
     ("storage.health", "storage.check"),
@@ -198,6 +200,7 @@ NEIGHBORS = {
     ("handles", "options"),
     ("jobs", "control"),
     ("jobs", "handles"),
+    ("jobs", "histories"),
     ("jobs", "options"),
     ("jobs", "patience"),
     ("patience", "upkeep"),

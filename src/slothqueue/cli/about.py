@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..timing import as_datetime
+from ..why import by_whom
 from . import facts
 from .family import Family
 from .screen import local, since
@@ -20,13 +21,13 @@ def fields_of(session: Session, job: Job) -> list[tuple[str, str]]:
     """Names and texts; what a job does not have is empty."""
     family, key = Family(session.store(), job), job.concurrency_key
     return [
-        ("held by", _held(session, job)),
+        ("held", _held(session, job)),
         ("after", family.told(family.parents)),
         ("before", family.told(family.children)),
         ("unique key", job.unique or ""),
         ("key", "" if key is None else f"{key[0]}, {key[1]} at once"),
         ("expires", _expiry(session, job)),
-        ("killed", "" if job.on_interrupt == "retry" else f"then {job.on_interrupt}"),
+        ("if killed", "" if job.on_interrupt == "retry" else job.on_interrupt),
     ]
 
 
@@ -50,8 +51,8 @@ def _held(session: Session, job: Job) -> str:
     known = _known(session.store(), job) if job.held else None
     if known is None:
         return ""
-    when = "" if known.held is None else f", {since(as_datetime(known.held), session.now())}"
-    return f"{known.held_by or 'somebody'}{when}"
+    when = "" if known.held is None else since(as_datetime(known.held), session.now())
+    return f"{when}{by_whom(known.held_by)}".strip()
 
 
 def _expiry(session: Session, job: Job) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..control import ANCESTRY, MESSAGE
+from ..control import went_with
 from ..models import CANCELLED, STATES
 
 if TYPE_CHECKING:
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from ..handles import Job
     from ..storage.base import Tx
 
-STATE, FINISHED = 4, 9
+FINISHED = 9
+"""Its place in the row of a job."""
+
 SHOWN = 8
 MOST = 10_000
 
@@ -45,9 +47,9 @@ def went_along(sloth: Sloth, job: Job, *, just_now: bool = False) -> list[int]:
 
 def _is_of(child: Any, parent: int, ended: int | None) -> bool:
     """Whether it was cancelled with this parent, at this moment if one is given."""
-    if child is None or child[STATE] != CANCELLED or ended not in (None, child[FINISHED]):
+    if child is None or ended not in (None, child[FINISHED]):
         return False
-    return str(child[MESSAGE]).startswith(f"{ANCESTRY}{parent} ")
+    return went_with(child, parent)
 
 
 def stayed(sloth: Sloth, ids: list[int]) -> list[int]:

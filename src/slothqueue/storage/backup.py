@@ -29,6 +29,8 @@ from ..errors import (
     WrongState,
 )
 from ..liveness import free, lock_directory
+from ..sizes import spoken_size
+from . import opening
 from .base import Tx
 from .sqlite_errors import cannot_open, code, not_regular, translate
 
@@ -220,8 +222,7 @@ def _copy(tx: Tx, draft: Draft, target: str, progress: Progress) -> None:
 
 def _connect(file: str) -> sqlite3.Connection:
     """On a file that nobody else knows of: no locks, no journal, flushed by us in the end."""
-    name = file.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(f"file:{name}?nolock=1", uri=True, isolation_level=None)
+    connection = sqlite3.connect(opening.uri(file, "nolock=1"), uri=True, isolation_level=None)
     connection.execute("pragma journal_mode=off")
     connection.execute("pragma synchronous=off")
     return connection
@@ -234,14 +235,10 @@ def _refuse_small_disk(target: str, needed: int) -> None:
     there = place.f_bavail * place.f_frsize
     if there < needed:
         raise StoreFull(
-            f"there is not enough room for {target}: it takes {_megabytes(needed)}, and "
-            f"{_megabytes(there)} are free. Nothing was changed. Free some space, or name another "
+            f"there is not enough room for {target}: it takes {spoken_size(needed)}, and "
+            f"{spoken_size(there)} are free. Nothing was changed. Free some space, or name another "
             "place."
         )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1_000_000:.1f} MB"
 
 
 def _finish(draft: Draft, store: str, finish: Callable[[Tx], int], progress: Progress) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ..clock import Millis
 from ..errors import SchemaTooNew, SlothError, StoreUnavailable
 from ..reports import Mark
+from ..sizes import spoken_size
 from . import filesystem, migrate
 from .base import Tx
 from .check import SQL, findings
@@ -105,7 +106,7 @@ def _file(path: str) -> Mark:
     size = os.stat(path).st_size
     if 0 < size < SMALLEST:
         return told("file", corrupt(path, f"it has {size} bytes, too few for a database"))
-    return Mark("file", "ok", f"{path}, {bytes_of(size)}")
+    return Mark("file", "ok", f"{path}, {spoken_size(size)}")
 
 
 def _absent(path: str) -> Mark:
@@ -222,11 +223,11 @@ def newest_job(tx: Tx) -> Millis | None:
 def _log(path: str, reading: set[tuple[int, int]]) -> Mark:
     size = log_bytes(path)
     if size <= MUCH_LOG:
-        return Mark("log", "ok", f"the write-ahead log has {bytes_of(size)}")
+        return Mark("log", "ok", f"the write-ahead log has {spoken_size(size)}")
     return Mark(
         "log",
         "warning",
-        f"the write-ahead log has grown to {bytes_of(size)}: a reader kept it from being reused",
+        f"the write-ahead log has grown to {spoken_size(size)}: a reader kept it from being reused",
         _who_reads(sorted({pid for pid, _ in reading})),
     )
 
@@ -256,8 +257,8 @@ def _room(store: ReadingStore) -> Mark:
     free, size = place.f_bavail * place.f_frsize, _size(store.path) + log_bytes(store.path)
     output, live = _tree(store.logs), _tree(store.live)
     found = (
-        f"{bytes_of(free)} free; store {bytes_of(size)}, output of commands "
-        f"{bytes_of(output[1])} in {output[0]} files, live directory {live[0]} files"
+        f"{spoken_size(free)} free; store {spoken_size(size)}, output of commands "
+        f"{spoken_size(output[1])} in {output[0]} files, live directory {live[0]} files"
     )
     if free < NO_ROOM or (place.f_files and not place.f_favail):
         return Mark("disk", "problem", found, "The disk is full. Free some space.")
@@ -297,13 +298,3 @@ def _locks(store: ReadingStore) -> Mark:
         f"locks do not work in {folder}: nobody can tell whether a process lives",
         "Put the store on a disk of this machine. Until then every lease has a time limit.",
     )
-
-
-def bytes_of(count: int) -> str:
-    """Bytes for people."""
-    value, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.1f}".removesuffix(".0") + f" {unit}"

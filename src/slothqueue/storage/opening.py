@@ -195,6 +195,11 @@ def _set_up(tx: sqlite3.Cursor, path: str, names: NameVerbs, clock: Clock, patie
             raise
 
 
+def uri(path: str, how: str) -> str:
+    """The file as SQLite is told of it: `how` are parameters, such as `mode=ro`."""
+    return f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?{how}"
+
+
 def check_whole(tx: sqlite3.Cursor, path: str, patience: float) -> None:
     """Raises StoreCorrupt if the file is no database, or was cut short."""
     patiently(lambda tx: _refuse_garbage(tx, path), tx, patience)

@@ -60,9 +60,8 @@ class ReadingStore(SqliteStore):
         self._checked = True
 
     def _connect(self) -> sqlite3.Connection:
-        name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         connection = sqlite3.connect(
-            f"file:{name}?{self._mode()}",
+            opening.uri(self.path, self._mode()),
             uri=True,
             timeout=0,
             isolation_level=None,

@@ -246,9 +246,8 @@ class SqliteStore:
         return self._tx
 
     def _connect(self) -> sqlite3.Connection:
-        name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         connection = sqlite3.connect(
-            f"file:{name}?mode=rw",
+            opening.uri(self.path, "mode=rw"),
             uri=True,
             timeout=0,
             isolation_level=None,

@@ -53,7 +53,7 @@ class SqliteLimits:
     def running_of_queue(self, tx: Tx, queue: int, limit: int) -> list[int]:
         return [row[0] for row in tx.execute(SQL["queue_running"], (queue, limit)).fetchall()]
 
-    def running_of_gate(self, tx: Tx, gate: str, limit: int) -> list[int]:
+    def running_of_gate(self, tx: Tx, gate: str, limit: int = -1) -> list[int]:
         return [row[0] for row in tx.execute(SQL["gate_running"], (gate, limit)).fetchall()]
 
     def admit(self, tx: Tx, gate: str) -> None:

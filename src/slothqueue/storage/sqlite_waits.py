@@ -337,7 +337,7 @@ class SqliteWaits(SqliteLimits):
     ) -> bool:
         """Whether this due job may start; else it is filed away. `key`: lane, priority, due.
 
-        `taken` counts those of each concurrency key that this claim takes already.
+        `taken` counts for each concurrency key the jobs that run, those of this claim included.
         """
         job = self._sure(tx, id)
         if job.extras & EXPIRES and job.expires is not None and job.expires <= now:
@@ -345,10 +345,10 @@ class SqliteWaits(SqliteLimits):
             return False
         if job.gate is None:
             return True
-        most = job.gate_limit or 1
-        running = len(self.running_of_gate(tx, job.gate, most)) + taken.get(job.gate, 0)
-        if running < most:
-            taken[job.gate] = taken.get(job.gate, 0) + 1
+        if job.gate not in taken:
+            taken[job.gate] = len(self.running_of_gate(tx, job.gate))
+        if taken[job.gate] < (job.gate_limit or 1):
+            taken[job.gate] += 1
             return True
         tx.execute(SQL["unready"], (*key, id))
         tx.execute(SQL["insert_gated"], (job.gate, *key, id))

@@ -99,7 +99,8 @@ class Call:
         try:
             self._bind(*(None,) * given, *args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
+            results = f", {given} of them results that are passed on" if given else ""
+            raise TypeError(f"{self.name}: {error}{results}") from None
         done, named = self._converted(args, kwargs, "dump", given)
         try:
             return codec.encode({"args": done, "kwargs": named}, self.name)
