@@ -307,6 +307,11 @@ class Jobs:
             raise JobNotFound.of(id)
         return state >= DONE or None
 
+    def _say_if_all_alone(self, ids: Sequence[int]) -> None:
+        live = [self.get(id) for id in self.live_of(ids, 1)]
+        if live and live[0].kind != "payload":
+            self._say_if_alone(live[0])
+
     def wait_for_all(self, ids: Sequence[int], timeout: Duration | None) -> None:
         """Wait until all of these have ended, or are gone. Raises TimeoutError."""
         self.patience.refuse_inside("wait for jobs")
@@ -320,7 +325,7 @@ class Jobs:
             return not left or None
 
         what = f"not all of these {len(ids)} jobs have ended"
-        self.patience.until(all_ended, timeout, what)
+        self.patience.until(all_ended, timeout, what, lambda: self._say_if_all_alone(ids))
 
     def wait_for_quiet(self, queue: str, timeout: Duration | None) -> None:
         """Wait until no job of this queue runs. Raises TimeoutError."""

@@ -304,7 +304,7 @@ def _rate(asked: Any) -> tuple[int | None, Millis | None]:
         return None, None
     parts = asked.split("/") if isinstance(asked, str) else asked
     if not isinstance(parts, (tuple, list)) or len(parts) != 2:
-        raise ValueError(f"rate is so many starts in a time, such as (10, '1m'), not {asked!r}")
+        raise ValueError(f"rate is so many starts in a time, such as '10/1m', not {asked!r}")
     starts, per = parts
     if isinstance(starts, str) and starts.strip().isdecimal():
         starts = int(starts)

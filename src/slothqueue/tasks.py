@@ -83,13 +83,20 @@ class Task(Generic[P, R]):
         given = len(parents(options.get("after"))) if takes else 0
         text = self._call.text(args, kwargs, given)
         if "unique" in options:
-            options["unique"] = self._key(options["unique"], args, kwargs, text)
+            options["unique"] = self._key(options["unique"], args, kwargs)
         return enqueue(self.home.verbs, names, text, options, takes=takes)
 
-    def _key(self, asked: Any, args: Any, kwargs: Any, text: str) -> Any:
+    def _key(self, asked: Any, args: Any, kwargs: Any) -> Any:
         """The unique key of a call: as it was given, or made of the arguments."""
-        if asked is not True:
-            return asked(*args, **kwargs) if callable(asked) else asked
+        if asked is not True and not callable(asked):
+            return asked
+        args, kwargs = self._call.spelled_out(args, kwargs)
+        if callable(asked):
+            try:
+                return asked(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name}: its unique function: {error}") from error
+        text = self._call.text(args, kwargs)
         if len(self.name) + len(text) < LONGEST_KEY:
             return f"{self.name} {text}"
         from hashlib import sha256

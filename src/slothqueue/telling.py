@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .clock import Millis
-from .models import FAILED, Ending
+from .models import CANCELLED, FAILED, Ending
 from .settling import Settled
 from .steps import Ended
 from .timing import spoken
@@ -22,6 +22,8 @@ def _how(ending: Ending, became: Settled | None, attempt: int) -> str:
         return _with("was settled by another worker", why)
     if ending.kind == "complete":
         return _with("done", why)
+    if became.state == CANCELLED:
+        return _with("cancelled", why)
     if ending.kind == "release":
         return _with("given back", why)
     if ending.kind == "snooze":

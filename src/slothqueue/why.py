@@ -41,7 +41,9 @@ class Facts(NamedTuple):
 def why(jobs: Jobs, job: Job) -> str:
     """One sentence: what a job waits for and what would start it, or how it is."""
     if job.state == "running":
-        return f"job {job.id} is running, attempt {job.attempts}, by {job.worker}"
+        asked = jobs.store.read(lambda tx: jobs.store.waits.cancel_asked(tx, job.id))
+        told = f"; it was told to end {asked[0]}" if asked else ""
+        return f"job {job.id} is running, attempt {job.attempts}, by {job.worker}{told}"
     if job.ended:
         return _ended(job)
     now = jobs.store.clock.wall()
@@ -50,7 +52,9 @@ def why(jobs: Jobs, job: Job) -> str:
         return why(jobs, job.refresh())
     living = crew(jobs.store, jobs.presence, jobs.presence.live)
     lacking = need(living, job.queue, KINDS.index(job.kind), job.task)
-    return f"job {job.id} {reason(facts, lacking, now, living)}"
+    failed = (job.error or "").partition("\n")[0] if job.attempts else ""
+    before = f"; attempt {job.attempts} failed: {failed}" if failed else ""
+    return f"job {job.id} {reason(facts, lacking, now, living)}{before}"
 
 
 def _ended(job: Job) -> str:
@@ -104,7 +108,8 @@ def reason(facts: Facts, lacking: Need | None, now: Millis, living: Crew) -> str
     if job.parked & BLOCKED:
         return f"is blocked by {_parents(facts)}; it starts when {_they(facts)}"
     if facts.later:
-        return f"is due at {_moment(job.due, now)}"
+        but = f", but {_nobody(lacking)}" if lacking is not None else ""
+        return f"is due at {_moment(job.due, now)}{but}"
     if queue.paused is not None:
         since = _moment(queue.paused, now)
         return (
@@ -112,9 +117,12 @@ def reason(facts: Facts, lacking: Need | None, now: Millis, living: Crew) -> str
             f"`sloth resume {_quoted(queue.name)}` lets it go"
         )
     if lacking is not None:
-        so = f"; `sloth {lacking.start}` starts one" if lacking.start else ""
-        return f"waits because {lacking.nobody}{so}"
+        return f"waits because {_nobody(lacking)}"
     return _limits(facts, now) or _turn(facts, living)
+
+
+def _nobody(lacking: Need) -> str:
+    return lacking.nobody + (f"; `sloth {lacking.start}` starts one" if lacking.start else "")
 
 
 def _limits(facts: Facts, now: Millis) -> str | None:

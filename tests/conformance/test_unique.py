@@ -308,13 +308,26 @@ def test_the_key_of_a_call_is_made_of_its_arguments(sloth: Sloth):
     assert thumb.enqueue("x" * 5000).id == long.id != thumb.enqueue("x" * 5001).id
 
 
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [(("a.png",), {}), ((), {"path": "a.png"}), (("a.png", 200), {}), (("a.png",), {"width": 200})],
+)
+def test_a_call_is_the_same_however_it_is_written(sloth: Sloth, args: Any, kwargs: Any):
+    @sloth.task(name="thumb", unique=True)
+    def thumb(path: str, width: int = 200) -> None: ...
+
+    assert thumb.enqueue(*args, **kwargs).id == thumb.enqueue("a.png").id
+
+
 def test_a_function_makes_the_key_of_some_of_the_arguments(sloth: Sloth):
     @sloth.task(name="thumb", unique=lambda path, width: path)
-    def thumb(path: str, width: int) -> None: ...
+    def thumb(path: str, width: int = 200) -> None: ...
 
-    job = thumb.enqueue("a.png", 1)
+    job = thumb.enqueue("a.png")
     assert (thumb.enqueue("a.png", width=2).id, job.unique) == (job.id, "a.png")
     assert thumb.using(unique=None).enqueue("a.png", 1).id != job.id
+    with pytest.raises(TypeError, match="thumb: its unique function"):
+        thumb.using(unique=lambda: "").enqueue("a.png")
 
 
 def test_a_key_cannot_be_made_of_a_payload(sloth: Sloth):

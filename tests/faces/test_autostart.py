@@ -525,3 +525,10 @@ def test_a_job_that_comes_back_starts_one(sloth: Cli, before: str, after: str):
     sloth(before, "1")
     assert "started a background worker" in sloth(after, "1").err
     assert sloth("wait", "1").text.startswith("job 1 done")
+
+
+def test_a_job_that_is_changed_starts_one(sloth: Cli):
+    sloth("add", "--no-start", "--in", "1h", "--", "true")
+    assert "no worker is running" in sloth("edit", "1", "--priority", "3", "--no-start").err
+    assert "started a background worker" in sloth("edit", "1", "--in", "0").err
+    assert sloth("wait", "1").text.startswith("job 1 done")

@@ -255,3 +255,14 @@ def test_an_editor_has_the_terminal_and_its_own_ctrl_c(sloth: Cli):
         terminal.type("all\n")
         assert terminal.finish() == 0, terminal.seen
         assert "job 1: command make al -> make all" in terminal.seen
+
+
+def test_a_job_that_expires_before_it_may_start_is_told_of(sloth: Cli):
+    told = sloth("add", "--in", "2h", "--expires", "1h", "--", "true").err
+    assert "job 1 expires before it may start" in told
+    assert "expires before" not in sloth("add", "--in", "1h", "--expires", "2h", "--", "true").err
+
+
+def test_why_tells_of_a_missing_worker_before_the_moment_has_come(sloth: Cli):
+    sloth("add", "--in", "1h", "--", "true")
+    assert "but no worker is running; `sloth worker" in sloth("why", "1").text

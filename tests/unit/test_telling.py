@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from slothqueue import kernel
-from slothqueue.models import DONE, FAILED, QUEUED, Ending
+from slothqueue.models import CANCELLED, DONE, FAILED, QUEUED, Ending
 from slothqueue.settling import Settled
 from slothqueue.steps import Ended
 from slothqueue.storage.base import Held
@@ -28,6 +28,7 @@ GONE = "its process is gone (shim 9)"
             Settled(QUEUED, 4000, 3),
             "failed: E: x; again in 4s (attempt 2 of 3)",
         ),
+        (Ending("fail", error="E: x"), Settled(CANCELLED, None, 3), "cancelled: E: x"),
         (Ending("retry"), Settled(QUEUED, 500, 3), "failed; again in 500ms (attempt 2 of 3)"),
         (
             Ending("discard", error="bad"),

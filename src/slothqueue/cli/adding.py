@@ -166,6 +166,8 @@ def say_if_later(session: Session, job: Job) -> None:
     if wait.total_seconds() <= 0:
         return
     seconds = max(round(wait.total_seconds()), 1)
+    if job.expires_at is not None and job.expires_at <= job.run_at:
+        session.note(f"job {job.id} expires before it may start, so it will be cancelled unrun")
     session.note(
         f"job {job.id} starts {told(job.run_at.astimezone(Here()))} (in {spoken(1000 * seconds)})"
     )

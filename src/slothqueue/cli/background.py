@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..timing import some_millis, spoken
-from .needs import crew, need
+from .needs import crew, need, say_if_stuck
 from .parsing import Parser
 from .session import Session
 
 if TYPE_CHECKING:
+    from ..handles import Job
     from .needs import Need
     from .starting import Answer
 
@@ -49,6 +50,19 @@ def ensure_worker(
     except ValueError as error:
         answer = Answer("error", text=str(error))
     return _tell(session, lacking, answer, so=so, limit=limit)
+
+
+def see_to(session: Session, jobs: list[Job]) -> None:
+    """Start a worker if nobody is there for these, or tell; those of a kind are asked for once."""
+    kinds = {(job.queue, job.kind, job.task): job for job in jobs if job.state == "queued"}
+    any(_lacks_worker(session, job) for job in kinds.values())
+
+
+def _lacks_worker(session: Session, job: Job) -> bool:
+    so = "nothing happens until you start one"
+    if job.kind == "command":
+        return not ensure_worker(session, queue=job.queue, so=so)
+    return say_if_stuck(session, job, so)
 
 
 def idle_limit(environment: Mapping[str, str]) -> int:

@@ -9,11 +9,11 @@ from ..control import GRACE
 from ..errors import WrongState
 from ..timing import millis, spoken
 from . import facts
-from .background import ensure_worker, start_option
+from .background import see_to, start_option
 from .editing import edit_in_editor
 from .family import count, stayed, went_along
 from .many import Failed, all_of, each, ids_option
-from .needs import crew, say_if_stuck
+from .needs import crew
 from .parsing import Parser, Usage, duration
 from .session import NoStoreYet, Session
 
@@ -154,7 +154,7 @@ def retry_command(session: Session, options: Any) -> int:
         code = _retry_all(session, options.queue, retry)
     else:
         code = each(session, options.ids, retry)
-    _see_to(session, back)
+    see_to(session, back)
     return code
 
 
@@ -174,7 +174,7 @@ def _edited(session: Session, job: Job) -> str:
     told = edit_in_editor(session, job)
     if told is None:
         raise Failed(f"its text came back empty, so job {job.id} stays {job.state}")
-    return told.partition(";")[0]
+    return told.rpartition("; `")[0] or told
 
 
 def _along(session: Session, along: list[int]) -> str:
@@ -214,19 +214,6 @@ def _retry_all(session: Session, queue: str | None, retry: Any) -> int:
     if not seen:
         session.note("no job has failed" + ("" if queue is None else f" in queue {queue!r}"))
     return code
-
-
-def _see_to(session: Session, jobs: list[Job]) -> None:
-    """Start a worker if nobody is there for these, or tell; those of a kind are asked for once."""
-    kinds = {(job.queue, job.kind, job.task): job for job in jobs if job.state == "queued"}
-    any(_lacks_worker(session, job) for job in kinds.values())
-
-
-def _lacks_worker(session: Session, job: Job) -> bool:
-    so = "nothing happens until you start one"
-    if job.kind == "command":
-        return not ensure_worker(session, queue=job.queue, so=so)
-    return say_if_stuck(session, job, so)
 
 
 # ---- hold ---------------------------------------------------------------------------------------
@@ -276,5 +263,5 @@ def unhold_command(session: Session, options: Any) -> int:
         return after, f"job {job.id} " + ("is free to run" if job.held else "was not held")
 
     code = each(session, options.ids, unhold)
-    _see_to(session, free)
+    see_to(session, free)
     return code

@@ -13,6 +13,7 @@ from ..errors import WrongState
 from ..timing import spoken
 from ..titles import command_line
 from .adding import moment_at
+from .background import see_to, start_option
 from .many import Failed, attempt
 from .parsing import Parser, Usage, duration, job_id, none_or, some_duration, whole
 from .screen import since
@@ -35,7 +36,10 @@ def edit_options(parser: Parser) -> None:
     parser.option("--in", dest="delay", metavar="T", type=duration, help="start it so much later")
     parser.option("--at", metavar="TIME", help="start it at this time, as in `sloth add`")
     parser.option(
-        "--retries", metavar="N", type=whole(0, 999_999), help="how often to try again in all"
+        "--retries",
+        metavar="N",
+        type=whole(0, 999_999),
+        help="how often to try again, counted from the first attempt",
     )
     parser.option(
         "--timeout",
@@ -44,10 +48,11 @@ def edit_options(parser: Parser) -> None:
         default=UNSET,
         help="end it after so long; none for no limit",
     )
+    start_option(parser)
     parser.takes_command(behind_dashes=True)
     parser.describe(
         "ID [--priority N] [--in T | --at TIME] [--retries N]\n"
-        "                  [--timeout T] [-- CMD...]",
+        "                  [--timeout T] [--no-start] [-- CMD...]",
         "Changes a job that neither runs nor is done. Without options the command is\n"
         "opened in $VISUAL or $EDITOR as one would type it; if it comes back empty or as\n"
         "it was, or the editor fails, nothing is changed.",
@@ -71,7 +76,16 @@ def edit_command(session: Session, options: Any) -> int:
         after = job.edit(**changes)
         return after, f"job {job.id}{_difference(session, job, after)}"
 
-    return attempt(session, lambda: session.job(options.id), edit)
+    changed: list[Job] = []
+
+    def edit_and_note(job: Job) -> tuple[Job, str]:
+        after, told = edit(job)
+        changed.append(after)
+        return after, told
+
+    code = attempt(session, lambda: session.job(options.id), edit_and_note)
+    see_to(session, [job for job in changed if not (job.held or job.blocked)])
+    return code
 
 
 def _changes(session: Session, options: Any) -> dict[str, Any]:

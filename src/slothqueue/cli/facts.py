@@ -92,4 +92,6 @@ def exit_code(job: Job) -> int:
     """The exit code that stands for how a job ended: its own if it has one."""
     if job.state == "done":
         return 0
+    if job.state == "cancelled":  # a code that it has is that of an attempt before
+        return 1
     return job.exit_code or 1

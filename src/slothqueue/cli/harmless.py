@@ -19,9 +19,10 @@ MOST_COLORS = 16
 RESET = "\x1b[0m"
 _ANEW = "\r\x1b[K"  # ours: back to the start of the line, and clear it
 
-# A line end, a color, the clearing of a line, the hiding of the cursor.
-_KNOWN = re.compile(r"[\t\n\r]|\x1b\[[0-9;:]*m|\x1b\[[0-2]?K|\x1b\[\?25[lh]")
-_UNFINISHED = re.compile(r"\x1b(\[[0-9;:?]{0,32})?$")
+# A line end, a color, the clearing of a line, the hiding of the cursor, and the choice of the usual
+# character set, which goes with the end of a color.
+_KNOWN = re.compile(r"[\t\n\r]|\x1b\[[0-9;:]*m|\x1b\[[0-2]?K|\x1b\[\?25[lh]|\x1b\(B")
+_UNFINISHED = re.compile(r"\x1b(\(|\[[0-9;:?]{0,32})?$")
 
 
 class Fold:

@@ -107,6 +107,15 @@ class Call:
         except NotSerializable as error:
             raise self._placed(done, named, given) or error from None
 
+    def spelled_out(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same call with its defaults, and by place what can be given by place: however it was
+        written, it looks alike."""
+        bound = self._bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
     def load(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
