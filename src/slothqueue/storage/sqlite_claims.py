@@ -134,10 +134,9 @@ class SqliteClaims:
         if not heads:
             return self._no_heads(tx, [lane], now)
         first = heads[0]
-        if first.ageing is not None or not _plain(heads):
-            heads = self._sift(tx, [lane], limit, first, now)
-        else:
+        if first.ageing is None and _plain(heads):
             return self._take_all(tx, heads, limit, now, terms_of(first.lease))
+        heads = self._sift(tx, [lane], limit, first, now)
         return self._take(tx, heads, now, lambda head: terms_of(head.lease)) if heads else []
 
     def _take(

@@ -28,6 +28,9 @@ from .statements import load
 
 SQL = load("sqlite")
 
+PLAIN_END = 2
+"""Rows that change when a job ends from which nothing follows: its record, and its lease."""
+
 OPEN = ("claimed", "progress")
 """If one of these is the last event of a job, the claim of its present attempt is written out."""
 
@@ -64,10 +67,13 @@ class SqliteJobs(SqliteClaims):
     ) -> bool:
         id, _, attempt, fence, holder, worker, claimed, _ = held
         values = (id, claimed, now, attempt, fence, worker, holder, result, message)
-        row = tx.execute(SQL["complete"], values).fetchone()
-        if row and row[0]:
-            self.waits.ended(tx, id, DONE, row[0], now)
-        return row is not None
+        before = tx.connection.total_changes
+        if not tx.execute(SQL["complete"], values).rowcount:
+            return False
+        if tx.connection.total_changes - before > PLAIN_END:
+            marks = tx.execute(SQL["marks"], (id,)).fetchone()[0]
+            self.waits.ended(tx, id, DONE, marks, now)
+        return True
 
     def complete_many(
         self, tx: Tx, holder: int, fences: Mapping[int, int], now: Millis

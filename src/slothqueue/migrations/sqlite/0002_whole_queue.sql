@@ -101,6 +101,13 @@ create table _sloth_env (
     text text    not null unique
 ) strict;
 
+-- So that who completes a job sees by the number of changes that something follows from its end: to have
+-- the marks returned would cost every completion two microseconds of forty.
+create trigger _sloth_job_ended_marked after update of state on _sloth_job
+when new.state > 1 and new.extras > 0 begin
+    update _sloth_job set extras = extras where id = new.id;
+end;
+
 -- What goes with a job when it is deleted, by us or by anybody else.
 create trigger _sloth_job_deleted after delete on _sloth_job begin
     delete from _sloth_event where job = old.id;

@@ -111,7 +111,9 @@ set state = 2, claimed = ?2, finished = ?3, attempts = ?4, fence = ?5, worker = 
     message = ?9
 where id = ?1
   and exists (select 1 from _sloth_running where id = ?1 and fence = ?5 and holder = ?7)
-returning extras
+
+-- name: marks
+select extras from _sloth_job where id = ?1
 
 -- name: complete_many
 -- The same for many leases of one holder, given as {"id": fence}.
