@@ -22,6 +22,9 @@ from .upkeep import Upkeep
 from .waker import Waker, soonest
 from .why import why
 
+MOST_SIFTS = 250
+"""So often a claim by hand looks again, at some thousands of jobs that may not start each time."""
+
 BY_HAND: Millis = 60_000
 """A lease taken by hand lasts this long unless the queue says otherwise."""
 
@@ -142,7 +145,9 @@ class Jobs:
         taken = self._claim(lane, limit)
         if not taken and not looked and self.upkeep.run():  # what the dead have left
             taken = self._claim(lane, limit)
-        while not taken and self._is_due(lane):  # so many may not start that one look was too short
+        for _ in range(MOST_SIFTS):  # so many may not start that one look was too short
+            if taken or not self._is_due(lane):
+                break
             taken = self._claim(lane, limit)
         return [Lease(claimed, queue, self) for claimed in taken]
 

@@ -317,7 +317,7 @@ def _(patch: Patch) -> None:
 
 @fault("children that were cancelled by hand are revived too")
 def _(patch: Patch) -> None:
-    patch.setattr(control.Control, "_went_with", lambda self, tx, child, _: child.state > DONE)
+    patch.setattr(control, "went_with", lambda row, parent: row[control.STATE] == CANCELLED)
 
 
 @fault("what is done is revived")
