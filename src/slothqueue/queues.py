@@ -33,6 +33,9 @@ def enqueue(
 ) -> Job:
     """Check the options and write the job. Raises ValueError for options that make no sense."""
     now = jobs.store.clock.wall()
+    if not options and env is None and not takes:  # as most are
+        job = NewJob(jobs.lanes.id(*names), 0, now, False, None, None, text)
+        return jobs.add(job, names, now)
     job = make(jobs, names, text, now, options, env=env, takes=takes)
     return jobs.add(job, names, now, options.get("on_conflict", "return"))
 
@@ -68,8 +71,6 @@ def make(
 ) -> NewJob:
     """A job as it will be written."""
     lane = jobs.lanes.id(*names)
-    if not options and env is None and not takes:
-        return NewJob(lane, 0, now, False, None, None, text)
     who = whoever() if options.get("hold") else ""
     since = base(jobs.store.clock)
     return new_job(lane, names[0], text, now, since, options, who=who, takes=takes, env=env)
