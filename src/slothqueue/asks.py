@@ -35,11 +35,11 @@ class Asks:
         self._send([ask for ask in asks if ask.kind != "cancel"], runs)
 
     def _send(self, asks: list[Ask], runs: Mapping[int, Run]) -> None:
+        if asks:  # taken first: a store that is locked just now must not have it sent twice
+            self._store.write(lambda tx: self._take(tx, asks), durable=False, tell=False)
         for ask in asks:
             if (run := runs.get(ask.job)) is not None:
                 run.send(None if ask.kind == "eof" else ask.detail or "")
-        if asks:
-            self._store.write(lambda tx: self._take(tx, asks), durable=False, tell=False)
 
     def _take(self, tx: Tx, asks: list[Ask]) -> None:
         for ask in asks:

@@ -309,6 +309,20 @@ def test_what_is_held_or_paused_does_not_keep_it_and_what_is_at_a_limit_does(tmp
         assert not store.store.read(lambda tx: _waits(store, Server(["held"], ()), tx))
 
 
+def test_what_waits_for_a_key_that_somebody_else_has_keeps_it(tmp_path: Path):
+    with Sloth(tmp_path / "work.db", durability="process") as store:
+        queue = store.queue("keys")
+        queue.enqueue({}, concurrency_key="disk")
+        lease = queue.claim()
+        assert lease is not None
+        queue.enqueue_command(["true"], concurrency_key="disk")
+        assert store.worker().run_until_idle() == 0
+        assert store.store.read(lambda tx: _waits(store, Server(None, ()), tx))
+        lease.complete()
+        assert store.worker().run_until_idle() == 1
+        assert not store.store.read(lambda tx: _waits(store, Server(None, ()), tx))
+
+
 def test_a_worker_that_is_told_to_stop_does_not_look_once_more(sloth: Cli):
     pid = one(sloth)
     sloth("add", "--in", "1h", "--", "true")

@@ -85,4 +85,8 @@ def _waits(sloth: Sloth, server: Server, tx: Any) -> bool:
     jobs, names, now = sloth.store.jobs, sloth.store.names, sloth.clock.wall()
     paused = {queue.id for queue in names.queues(tx) if queue.paused is not None}
     lanes = [lane for lane in sloth.verbs.lanes.all(tx) if server.takes(lane)]
-    return any(any(jobs.waiting(tx, one.id, now)) for one in lanes if one.queue_id not in paused)
+    return any(
+        any(jobs.waiting(tx, one.id, now)) or jobs.any_gated(tx, one.id)
+        for one in lanes
+        if one.queue_id not in paused
+    )

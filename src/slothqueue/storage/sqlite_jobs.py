@@ -283,6 +283,10 @@ class SqliteJobs(SqliteClaims):
         ready = tx.execute(SQL["count_ready"], (lane,)).fetchone()[0]
         return ready + waiting - later, later
 
+    def any_gated(self, tx: Tx, lane: int) -> bool:
+        """Whether a job of this lane waits for its concurrency key alone."""
+        return tx.execute(SQL["any_gated"], (lane,)).fetchone() is not None
+
     def record(self, tx: Tx, job: int) -> Row | None:
         return tx.execute(SQL["record"], (job,)).fetchone()  # type: ignore[no-any-return]
 

@@ -251,6 +251,9 @@ select count(*) from _sloth_ready where lane = ?1
 -- name: count_sched
 select count(*), coalesce(sum(due > ?2), 0) from _sloth_sched where lane = ?1
 
+-- name: any_gated
+select 1 from _sloth_job where lane = ?1 and parked > 0 and parked = 4 and state = 0 limit 1
+
 -- name: count_parked
 select coalesce(sum(parked & 2 > 0), 0), coalesce(sum(parked & 1 > 0), 0), count(*)
 from _sloth_job where lane = ?1 and parked > 0 and state = 0
