@@ -21,6 +21,7 @@ FIRST_PAUSE = 0.05  # until we see how fast a log grows that has just begun to
 BLIND_PAUSE = 1.0  # between two looks at one that does not, where nobody would tell us
 QUIET_LOOKS = 4  # without growth, before we rather wait to be told
 _NOTE = 64  # bytes, always the same, so that one write replaces all of it
+_READS = 100
 _PUNCH = 0x3  # PUNCH_HOLE | KEEP_SIZE
 _MODIFIED_ONCE, _QUIETLY = 0x80000002, 0x80800  # IN_MODIFY | IN_ONESHOT, NONBLOCK | CLOEXEC
 
@@ -28,11 +29,27 @@ _MODIFIED_ONCE, _QUIETLY = 0x80000002, 0x80800  # IN_MODIFY | IN_ONESHOT, NONBLO
 def read_note(path: str) -> tuple[int, int, int] | None:
     """Start, lost bytes and resumption of the cut in the log at `path`; None if it is whole."""
     try:
-        with open(path + SUFFIX, "rb") as file:
-            start, lost, resume = map(int, file.read(_NOTE).split())
+        file = os.open(path + SUFFIX, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        start, lost, resume = map(int, _settled(file).split())
     except (OSError, ValueError):
         return None
+    finally:
+        os.close(file)
     return (start, lost, resume) if lost > 0 else None
+
+
+def _settled(file: int) -> bytes:
+    """What a note says: a read beside a write may see half of each, so it is read until it says
+    the same twice; that often at most."""
+    text = os.pread(file, _NOTE, 0)
+    for _ in range(_READS):
+        before, text = text, os.pread(file, _NOTE, 0)
+        if text == before:
+            break
+    return text
 
 
 class Cap:
